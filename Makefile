@@ -328,7 +328,10 @@ wheels: venv ## Wheels of all components, those for users tried in an environmen
 PLAIN_PAGES := $(wildcard *.md) changes docs
 OTHER_PAGES := docs/dcgm.md,docs/monitoring.md,docs/simulator.md,docs/reports/demo-*.md,docs/reports/limited-*.md,*.html,*.json,*.svg,*.txt
 # Folders whose code follows the glossary; the others are renamed one after the other.
-PLAIN_CODE := agent apiserver/compose examples extender hack/images lib operator simulator
+PLAIN_CODE := agent apiserver/compose examples extender hack/images lib operator simulator \
+  $(addprefix tests/,browser fuzz host storm tensorflow_image truth typing) \
+  $(addprefix tests/unit/,agent ci cost devices docs e2e extender helpers httpserver images judge kubeclient launcher \
+    monitoring placement queue scheduler simulator storm terminal truth)
 LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-words lint-subjects
 .PHONY: lint $(LINTS)
 lint: $(LINTS) ## Style, types, layers, generated files; needs `make venv` alone; `make -k lint` shows all that fails

@@ -17,7 +17,7 @@ SIGNED_IN = """if (sessionStorage.getItem("began") === null) {
     sessionStorage.setItem("began", "");
     sessionStorage.setItem("gpupack.token", token);
 }"""
-"""Once: who signs out stays so."""
+"""Sets the token once: a user that signs out stays signed out."""
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +36,7 @@ def chromium():
 
 @pytest.fixture
 def opened(chromium, server):
-    """Opens a view as somebody; no page may ask another server, or fail by itself."""
+    """Open a view as a user; no page may call another server or fail."""
     contexts, wrong = [], []
 
     def show(view="", *, token=ADMIN, at=server, size=WIDE, scheme="light", **more):

@@ -28,7 +28,7 @@ class Kube:
         self._watchers = {}
 
     def put(self, collection, item):
-        """Store an object; whoever watches is told."""
+        """Store an object and notify the watchers."""
         meta = item["metadata"]
         meta["resourceVersion"] = str(next(self._version))
         held = self.collections.setdefault(collection, {})
@@ -38,7 +38,7 @@ class Kube:
         self._tell(collection, kind, item)
 
     def remove(self, collection, name, namespace=""):
-        """Forget an object; whoever watches is told."""
+        """Remove an object and notify the watchers."""
         item = self.collections[collection].pop((namespace, name))
         item["metadata"]["resourceVersion"] = str(next(self._version))
         self._tell(collection, "DELETED", item)
@@ -68,24 +68,24 @@ class Kube:
         return web.json_response({"metadata": meta, "items": found})
 
     async def _watch(self, request, collection):
-        told = asyncio.Queue()
+        lines = asyncio.Queue()
         watchers = self._watchers.setdefault(collection, [])
-        watchers.append(told)
+        watchers.append(lines)
         response = web.StreamResponse()
         await response.prepare(request)
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(float(request.query.get("timeoutSeconds", "60"))):
                 while True:
-                    await response.write(await told.get())
-        watchers.remove(told)
+                    await response.write(await lines.get())
+        watchers.remove(lines)
         return response
 
     def _tell(self, collection, kind, item):
         watchers = self._watchers.get(collection, ())
         if watchers:
             line = json.dumps({"type": kind, "object": item}).encode() + b"\n"
-            for told in watchers:
-                told.put_nowait(line)
+            for lines in watchers:
+                lines.put_nowait(line)
 
     async def _try(self, request):
         """A dry run, which is all that is asked for; nothing is checked and nothing stored."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpupack-api as it is, beside a Kubernetes API server that holds a made-up cluster.
+"""The unchanged gpupack-api with a Kubernetes API server that holds an invented cluster.
 
     python tests/browser/serve.py --port 0 --world small
 
@@ -100,9 +100,9 @@ async def serve(options: argparse.Namespace) -> None:
             serving(Control(world).app()) as control,
         ):
             built = app.build(settings, api)
-            told = asyncio.create_task(_tell(built, settings.port, control))
+            announcing = asyncio.create_task(_tell(built, settings.port, control))
             await app.run(built, stop)
-            told.cancel()
+            announcing.cancel()
 
 
 async def _tell(built: app.App, port: int, control: str) -> None:

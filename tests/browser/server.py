@@ -24,8 +24,8 @@ class Server:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         assert line, "the server did not start; what it said stands above"
-        told = json.loads(line)
-        self.page, self._control = told["page"], told["control"]
+        addresses = json.loads(line)
+        self.page, self._control = addresses["page"], addresses["control"]
 
     def kill(self):
         """As a crash does."""

@@ -34,7 +34,7 @@ def test_a_job_that_is_deleted_while_it_is_shown_is_not_shown_as_running(opened,
     expect(page.get_by_text("Running")).to_have_count(0)
 
 
-def test_a_killed_server_is_said_and_found_again_with_all_that_changed(opened, own_server):
+def test_a_lost_server_is_shown_and_its_changes_appear_after_it_returns(opened, own_server):
     page = opened("nodes/train-10", at=own_server)
     page.get_by_text("Live", exact=True).wait_for()
     own_server.change("pods", name="gone", node="train-10", gpus="0,1,2,3")
@@ -84,7 +84,7 @@ def test_a_token_stays_in_this_tab_and_out_of_every_address(opened, server):
     assert page.get_by_text("train-01").count() == 0
 
 
-def test_what_one_person_saw_is_gone_when_another_signs_in(opened):
+def test_data_of_one_user_is_gone_when_another_signs_in(opened):
     page = opened("jobs")
     page.get_by_text("speech/").first.wait_for()
     page.get_by_role("button", name="Sign out").click()
@@ -94,7 +94,7 @@ def test_what_one_person_saw_is_gone_when_another_signs_in(opened):
     assert page.get_by_text("speech/").count() == 0
 
 
-def test_what_cannot_be_a_token_is_not_sent(opened):
+def test_an_invalid_token_is_not_sent(opened):
     page = opened(token="")
     asked = []
     page.get_by_label(LABEL).wait_for()

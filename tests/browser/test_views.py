@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each view, as everybody sees it: in light and dark, wide and narrow, with all rights and none."""
+"""Each view for all users: in light and dark, wide and narrow, with all rights and none."""
 
 import json
 import pathlib
@@ -15,7 +15,7 @@ SERIOUS = {"serious", "critical"}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_view_shows_what_it_is_for_and_keeps_nobody_out(opened, scheme):
+def test_every_view_shows_its_content_and_is_accessible(opened, scheme):
     page = opened(scheme=scheme)
     page.evaluate(AXE.read_text())
     found = {}
@@ -27,14 +27,14 @@ def test_every_view_shows_what_it_is_for_and_keeps_nobody_out(opened, scheme):
     assert found == {view: [] for view in SHOWN}
 
 
-def test_the_login_keeps_nobody_out(opened):
+def test_the_login_is_accessible(opened):
     page = opened(token="")
     page.get_by_label("Token of the Kubernetes API server").wait_for()
     page.evaluate(AXE.read_text())
     assert barriers(page) == []
 
 
-def test_the_switch_goes_before_the_system_s_colours(opened):
+def test_the_color_switch_overrides_the_system_colors(opened):
     page = opened("nodes", scheme="light")
     page.get_by_label("Colours").select_option("dark")
     background = "getComputedStyle(document.documentElement).backgroundColor"
@@ -70,7 +70,7 @@ def test_a_finger_opens_a_node(opened):
     assert page.locator(".cluster-side .gpus > li").first.is_visible()
 
 
-def test_whoever_lacks_a_right_is_told_which_and_the_rest_works(opened):
+def test_a_missing_right_is_named_and_the_other_views_work(opened):
     page = opened("nodes", token=STRANGER)
     page.get_by_text("Nodes: permission denied").wait_for()
     page.get_by_text("stranger may not get gpupack.dev gpunodes summary").wait_for()
@@ -83,7 +83,7 @@ def test_whoever_lacks_a_right_is_told_which_and_the_rest_works(opened):
 @pytest.mark.parametrize(
     ("view", "kind"), [("jobs", "GPUJobs"), ("queue", "GPUJobs"), ("quotas", "GPUQuotas")]
 )
-def test_a_token_that_may_list_nowhere_is_told_so_and_not_that_there_is_nothing(opened, view, kind):
+def test_a_token_that_may_list_in_no_namespace_gets_no_empty_list(opened, view, kind):
     page = opened(view, token=STRANGER)
     page.get_by_text(f"This token may list {kind} in no namespace").wait_for()
     page.get_by_text("gpupack-view").wait_for()
@@ -112,7 +112,7 @@ def test_on_a_phone_a_name_can_be_typed_into_the_search(opened, width):
     assert box["width"] > width / 2
 
 
-def test_names_of_nodes_stand_whole_on_a_line(opened):
+def test_names_of_nodes_are_not_wrapped(opened):
     page = opened("jobs/vision/pretrain", size=PHONE)
     page.locator(".facts .name").first.wait_for()
     heights = page.evaluate("[...document.querySelectorAll('.name')].map(e => e.offsetHeight)")
@@ -120,7 +120,7 @@ def test_names_of_nodes_stand_whole_on_a_line(opened):
     assert set(heights) == {min(heights)}
 
 
-def test_a_refused_question_is_told_once(opened):
+def test_the_refusal_of_a_what_if_is_shown_once(opened):
     page = opened("what-if", token=TENANT)
     page.get_by_label("Without nodes").fill("nowhere")
     page.get_by_role("button", name="Ask").click()
@@ -130,7 +130,7 @@ def test_a_refused_question_is_told_once(opened):
     assert not [one for one in said if [other for other in said if one in other] != [one]]
 
 
-def test_a_tenant_sees_its_own_jobs_and_holders_alone(opened):
+def test_a_tenant_sees_only_its_own_jobs_and_holders(opened):
     page = opened("jobs", token=TENANT)
     page.get_by_text("pretrain-large").wait_for()
     assert page.get_by_text("speech/").count() == 0
@@ -148,7 +148,7 @@ def test_another_tenant_s_job_is_refused_by_name(opened):
 
 
 @pytest.mark.parametrize("view", ["queue", "jobs/vision/sweep"])
-def test_what_tenants_write_is_text_and_nothing_else(opened, view):
+def test_text_of_tenants_is_not_interpreted(opened, view):
     page = opened(view)
     page.get_by_text(HOSTILE).first.wait_for()
     assert page.locator("img").count() == 0
@@ -195,7 +195,7 @@ def test_a_view_that_the_server_lacks_says_so_and_the_rest_works(opened):
     page.get_by_text("train-01").wait_for()
 
 
-def test_an_address_that_leads_nowhere_says_so(opened):
+def test_an_unknown_address_shows_an_error(opened):
     opened("elsewhere").get_by_text("There is no such view").wait_for()
     opened("nodes/nowhere").get_by_text("nowhere is not there").wait_for()
     opened("jobs/vision/nothing").get_by_text("there is no GPUJob vision/nothing").wait_for()

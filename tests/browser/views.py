@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every view, and what stands in it where the small world is shown."""
+"""Every view, with a text that it shows for the small world."""
 
 SHOWN = {
     "": "Whole GPUs free",

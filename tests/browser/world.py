@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Made-up clusters: one in which everything there is to show is there once, and large ones.
+"""Invented clusters: a small one with every state that a view can show, and large ones.
 
-All times are told from the moment at which the world is made.
+All times are relative to the creation of the world.
 """
 
 import datetime as dt
@@ -44,11 +44,11 @@ class World:
         self, name, *, model="NVIDIA H100 80GB HBM3", gpus=8, ready=True, simulated=False, **of
     ):
         self.kube.put("nodes", plain(node(name, ready=ready)))
-        told = plain(gpu_node(name, gpus=gpus, **of))
-        for device in told["status"]["devices"]:
+        shown = plain(gpu_node(name, gpus=gpus, **of))
+        for device in shown["status"]["devices"]:
             memory = MEMORY_MIB.get(model, 81559)
             device |= {"model": model, "memoryMiB": memory, "simulated": simulated}
-        self.kube.put("gpunodes", told)
+        self.kube.put("gpunodes", shown)
 
     def pod(self, name, where, devices, *, namespace="vision", worker=None):
         [first, *_] = devices

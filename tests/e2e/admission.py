@@ -15,7 +15,7 @@ PLAIN = {"name": "plain", "image": JUDGE_IMAGE}
 
 def pod(*containers, annotations=None, **spec):
     """A pod that no kubelet ever sees, so that nothing delays its deletion."""
-    base = {"schedulerName": "nobody", "terminationGracePeriodSeconds": 0}
+    base = {"schedulerName": "no-scheduler", "terminationGracePeriodSeconds": 0}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

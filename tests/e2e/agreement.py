@@ -12,7 +12,7 @@ GPU = "gpupack.dev/gpu"
 
 
 @dataclasses.dataclass(frozen=True)
-class Told:
+class View:
     """One source's view of a worker: its node, its GPUs, and how much of each."""
 
     job: str
@@ -23,19 +23,19 @@ class Told:
     memory_mib: int
 
 
-def told_by_status(jobs: dict[str, dict[str, Any]]) -> set[Told]:
+def views_of_status(jobs: dict[str, dict[str, Any]]) -> set[View]:
     """Read GPUJob.status.placement."""
     return {
-        Told(name, place.worker, place.node, *extent(msgspec.to_builtins(place.devices)))
+        View(name, place.worker, place.node, *extent(msgspec.to_builtins(place.devices)))
         for name, job in jobs.items()
         for place in placed(job)
     }
 
 
-def told_by_containers(jobs: dict[str, dict[str, Any]]) -> set[Told]:
+def views_of_containers(jobs: dict[str, dict[str, Any]]) -> set[View]:
     """Read what the containers saw in their environment, from their results."""
     return {
-        Told(
+        View(
             name,
             result["worker"],
             result["metrics"]["node"],
@@ -48,10 +48,10 @@ def told_by_containers(jobs: dict[str, dict[str, Any]]) -> set[Told]:
     }
 
 
-def told_by_annotations(kube: Kube) -> set[Told]:
+def views_of_annotations(kube: Kube) -> set[View]:
     """Read what the Bindings wrote on the pods."""
     return {
-        Told(
+        View(
             pod["metadata"]["labels"]["gpupack.dev/job"],
             worker,
             pod["spec"]["nodeName"],

@@ -81,7 +81,7 @@ class StandIn:
             return
         if self._answer == "Provisioned":
             await self._scale_up(request)
-        await self._say(request, self._answer, "the stand-in was told to say so")
+        await self._say(request, self._answer, "the stand-in is set to fail")
 
     async def _say(self, request: Request, kind: str, message: str) -> None:
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

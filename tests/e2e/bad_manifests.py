@@ -331,7 +331,7 @@ BAD = [
     ),
     *(
         Bad(
-            f"{name} beside the job's own GPU",
+            f"{name} next to the job's own GPU",
             {CONTAINERS: worker(resources={"limits": {name: 3}})},
             "Remove GPU resources such as nvidia.com/gpumem or amd.com/gpu from the container",
         )
@@ -467,7 +467,7 @@ GOOD_TOO = [
     Bad("a share", share(), ""),
     Bad("a share that says how it is kept apart", share(isolation="cooperative"), ""),
     Bad("a share that is limited", share(isolation="limited"), ""),
-    Bad("a share beside those of its namespace alone", share(shareWith="namespace"), ""),
+    Bad("a share next to shares of its own namespace only", share(shareWith="namespace"), ""),
     Bad("the smallest share", share(percent=1, memory="1Mi"), ""),
     Bad("the largest share", share(percent=99, memory="0.5Ti"), ""),
     Bad("our own resource by name", {"spec.resourceName": "gpupack.dev/gpu"}, ""),

@@ -28,7 +28,7 @@ class Followed:
     """The state that the watches have reported; read from the test's thread."""
 
     def __init__(self) -> None:
-        self._told = threading.Condition()
+        self._changes = threading.Condition()
         self._changed_at = time.monotonic()
         self._jobs = _Objects[GpuJob](self)
         self._pods = _Objects[objects.Pod](self)
@@ -36,17 +36,17 @@ class Followed:
 
     def jobs(self) -> dict[str, GpuJob]:
         """Return the GPUJobs by name."""
-        with self._told:
+        with self._changes:
             return dict(self._jobs.by_name)
 
     def pods(self) -> list[objects.Pod]:
         """Return all pods of the namespace."""
-        with self._told:
+        with self._changes:
             return list(self._pods.by_name.values())
 
     def lingering(self) -> bool:
         """Return whether agents report processes of deleted pods that still hold GPUs."""
-        with self._told:
+        with self._changes:
             nodes = list(self._nodes.by_name.values())
         return any(node.status.mode == "owned" and node.status.holders for node in nodes)
 
@@ -57,12 +57,12 @@ class Followed:
             StillWaiting: it did not hold within `seconds`.
         """
         ends = time.monotonic() + seconds
-        with self._told:
+        with self._changes:
             while (now := time.monotonic()) < ends:
                 left = self._changed_at + calm - now if seen() else ends - now
                 if left <= 0:
                     return
-                self._told.wait(min(left, ends - now))
+                self._changes.wait(min(left, ends - now))
         raise StillWaiting(f"not within {seconds} s: {what}")
 
     async def follow(self, api: Api, namespace: str) -> None:
@@ -75,10 +75,10 @@ class Followed:
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
         """Notify waiting threads of what changes in the block."""
-        with self._told:
+        with self._changes:
             yield
             self._changed_at = time.monotonic()
-            self._told.notify_all()
+            self._changes.notify_all()
 
 
 class _Objects(Generic[T]):

@@ -335,10 +335,10 @@ def annotated_devices(pod: dict[str, Any]) -> list[str]:
 
 def unsuccessful(jobs: dict[str, dict[str, Any]]) -> dict[str, str]:
     """Return those of the GPUJobs that did not succeed, with their status."""
-    told = {name: job["status"] for name, job in jobs.items()}
+    statuses = {name: job["status"] for name, job in jobs.items()}
     return {
         name: f"{status['phase']}: {status.get('message', '')}"
-        for name, status in told.items()
+        for name, status in statuses.items()
         if status["phase"] != "Succeeded"
     }
 

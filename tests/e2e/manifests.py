@@ -150,7 +150,7 @@ class Judged:
         *,
         may: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        told = {
+        environment = {
             "JUDGE_IDS": "" if may is None else json.dumps(may),
             "JUDGE_SHARE": f"{share.percent}/{share.memory_mib}" if share else "",
             "JUDGE_GPU_MEMORY_MIB": str(self.gpu_memory_mib),
@@ -162,7 +162,7 @@ class Judged:
             "image": JUDGE_IMAGE,
             "command": ["python3", "-S", "/judge.py", *arguments],
             "volumeMounts": [{"name": "locks", "mountPath": "/locks"}],
-            "env": [node, *({"name": key, "value": value} for key, value in told.items())],
+            "env": [node, *({"name": key, "value": value} for key, value in environment.items())],
         }
 
     def _pod(self, container: dict[str, Any]) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def remount(pid: str, mode: str) -> list[str]:
 
 @contextlib.contextmanager
 def run_full(cluster: ClusterDriver, node: str) -> Iterator[None]:
-    """The node's /run, in memory, with CDI specs and containerd's state, has no room left."""
+    """The node's /run, in memory, with CDI specs and containerd's state, has no space left."""
     size, used = (
         int(in_node(cluster, node, "df", f"--output={column}", "-B1", "/run").split()[-1])
         for column in ("size", "used")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node where stand-ins for other device plugins hand out GPUs, and who asks for them.
+"""A node where stand-ins for other device plugins hand out GPUs, and pods that request them.
 
 Those (observed/stand_in.py) speak the kubelet's API as NVIDIA's plugin does.
 """
@@ -52,7 +52,7 @@ class Stand:
         )
 
     def holders(self):
-        """Who holds which GPUs of the node, by pod, as GPUNode tells."""
+        """Return the held GPUs of the node by pod, from its GPUNode."""
         return {
             each["name"]: [device["uuid"] for device in each.get("devices", [])]
             for each in self.gpunode().get("holders", [])
@@ -94,7 +94,7 @@ class Stand:
         rolled_out(self.system, "daemonset/gpupack-agent")
 
     def give_back(self):
-        """Do what an administrator does who took the other plugin away."""
+        """Do what an administrator does after removing the other plugin."""
         self.stop()
         self.kube.insist("delete", "gpunode", self.node, "--ignore-not-found")
         self.restart_agent()

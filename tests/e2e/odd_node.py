@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node whose kubelet and driver are elsewhere than is usual, with an agent that asks a driver.
+"""A node with unusual paths of kubelet and driver, with an agent that uses the driver.
 
 The kubelet has another --root-dir and a cgroupRoot, as with k0s, and with k3s from a shell. The
 driver is a stand-in for NVIDIA's, in the folder of NVIDIA's GPU operator or in that of GKE. The
@@ -126,8 +126,8 @@ def ready(system: Kube) -> None:
     system.insist("rollout", "status", f"daemonset/{AGENT}", "--timeout=120s")
 
 
-def run_agent_anew(system: Kube) -> None:
-    """Have the agent begin again, as when a node boots with another driver."""
+def restart_agent(system: Kube) -> None:
+    """Restart the agent, as when a node boots with another driver."""
     system.insist("rollout", "restart", f"daemonset/{AGENT}")
     ready(system)
 

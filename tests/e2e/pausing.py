@@ -57,5 +57,5 @@ def pids_of(cluster: ClusterDriver, pod: dict[str, Any], *patterns: str) -> list
 
 
 def _signal(cluster: ClusterDriver, node: str, name: str, pids: list[str]) -> None:
-    """One that has ended meanwhile is fine."""
+    """Send a signal to the processes; one that has ended is not an error."""
     cluster.execute(node, ["sh", "-c", 'kill -s "$@" 2>/dev/null; true', "sh", name, *pids])

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tenants that share the dev cluster, so that a test reads as quotas, who runs, who comes, and then
-who runs where, who waits why and who was stopped with which right.
+"""Tenants that share the dev cluster.
+
+A test reads as quotas, running jobs and new jobs, and then as placements, reasons to wait and
+reasons of preemptions.
 
 Nodes are n1, n2 … in the order in which they come to be used. What is said of a workload is one
 word for each of its workers or pods.
@@ -25,7 +27,7 @@ State = dict[str, dict[str, str]]
 
 
 class World:
-    """Mutable. Tenants are namespaces of one cohort, whose jobs may be stopped at once.
+    """Mutable. Tenants are namespaces of one cohort whose jobs may be preempted at once.
 
     Args:
         others: makes a namespace.
@@ -70,7 +72,7 @@ class World:
         """Submit it, and wait until it runs, which must be there.
 
         Args:
-            tenant: whose it is.
+            tenant: its namespace.
             workload: of one worker or pod.
             node: where.
             bound: it may go nowhere else.
@@ -96,12 +98,12 @@ class World:
     def comes_to(
         self, *, runs: dict[str, str], waits: dict[str, str], stopped: dict[str, str]
     ) -> None:
-        """Wait until this is all there is to see, and nothing more changes.
+        """Wait until the state matches and nothing more changes.
 
         Args:
-            runs: the nodes of who runs.
-            waits: the reasons of who waits.
-            stopped: with which right, once for each time.
+            runs: the nodes of running workloads.
+            waits: the reasons of pending workloads.
+            stopped: the reasons of preemptions, one for each.
         """
         expected = {"runs": runs, "waits": waits, "stopped": stopped}
         with contextlib.suppress(StillWaiting):
@@ -115,7 +117,7 @@ class World:
         assert seen == expected, f"expected {expected}\nseen     {seen}"
 
     def seen(self) -> State:
-        """Who runs where, who waits why, and who was stopped with which right."""
+        """Return the nodes, the reasons to wait, and the reasons of preemptions."""
         return self._seen_of(*self._tenants)
 
     def _seen_of(self, *tenants: str) -> State:

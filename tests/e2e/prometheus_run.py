@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Prometheus on this host that scrapes the parts of the dev cluster, by the chart's files.
 
-It has the `scrape_configs` of files/monitoring/scrape.yaml. Debian's build knows no Kubernetes, so
-that pods are told to it by a file, under the labels that its discovery would give them.
+It has the `scrape_configs` of files/monitoring/scrape.yaml. Debian's build has no Kubernetes
+discovery, so a file lists the pods with the labels that discovery would set.
 """
 
 import base64
@@ -167,7 +167,7 @@ def _write_ca(system: Kube, folder: pathlib.Path) -> None:
 
 
 def _token(system: Kube) -> str:
-    """Of an account that may get /metrics; it stays, as it is nobody's to fear."""
+    """Return a token of an account that may get /metrics; the account stays, as it is harmless."""
     role = (
         "--clusterrole=gpupack-metrics-reader",
         f"--serviceaccount={system.namespace}:{ACCOUNT}",

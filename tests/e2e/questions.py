@@ -21,9 +21,9 @@ HELD_SECONDS = 3600
 NEVER = "can never start on these nodes"
 CALM_SECONDS = 0.8
 SEARCH_SECONDS = 6.0
-"""The extender seeks victims for jobs of one shape, and foresees rooms, every 5 s."""
+"""The extender searches victims for jobs of one request class, and estimates starts, every 5 s."""
 LEARNING_SECONDS = 10.0
-"""Until extender and API both decide by a mix of requests that was learned anew."""
+"""Until extender and API both decide by a newly learned mix of requests."""
 PASSING = {
     "",
     "AdmissionPending",
@@ -33,7 +33,7 @@ PASSING = {
     "PreemptionPending",
     "WorkersTerminating",
 }
-"""Reasons of one that waits and whose state is about to change."""
+"""Reasons of a pending job whose state is about to change."""
 SHARES = (Share(30, 8192), Share(50, 16_384))
 
 
@@ -46,14 +46,14 @@ class Place(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Fate:
-    """What becomes of a job, as it was told or as it came.
+    """The predicted or the actual outcome of a job.
 
     Attributes:
         outcome: Starts, Waits or Never.
         reason: why it does not start; empty where it does.
         places: of its workers.
-        position: among those who wait.
-        stopped: jobs that are stopped for it.
+        position: among the pending jobs.
+        stopped: jobs that are preempted for it.
     """
 
     outcome: str
@@ -79,10 +79,10 @@ class Asker:
     """A tenant with an empty namespace.
 
     Attributes:
-        api: the REST API, called with his token.
-        followed: his namespace.
-        late: what came at first, where it was not what was told.
-        queues: who waited when the last question was asked, and when its answer was judged.
+        api: the REST API, called with the tenant's token.
+        followed: the tenant's namespace.
+        late: first actual outcomes that differed from the prediction.
+        queues: the queue at the last what-if, and when its answer was judged.
     """
 
     kube: Kube
@@ -101,8 +101,8 @@ class Asker:
             self.kube.delete("gpujob", *ending, "--wait=false")
         self._at_rest(but=ending)
 
-    def told(self, job: Manifest) -> Fate:
-        """What `what-if` says."""
+    def predict(self, job: Manifest) -> Fate:
+        """Return the answer of `what-if`."""
         self.queues = [self._queue()]
         body = {"namespace": self.kube.namespace, "job": job["spec"]}
         answer = self.api.post("what-if", json=body, timeout=30)
@@ -134,7 +134,7 @@ class Asker:
         return self._fate(name, before)
 
     def withdraw(self, job: Manifest) -> None:
-        """It goes again; then nothing changes until searches and rooms rest on what there is."""
+        """Delete the job and wait until searches and reservations use the current state."""
         name = job["metadata"]["name"]
         self.kube.delete("gpujob", name, "--wait=false")
         self._at_rest(but=[name], calm=SEARCH_SECONDS)
@@ -176,7 +176,7 @@ class Asker:
     def _at_rest(
         self, *, with_: str = "", but: Collection[str] = (), calm: float = CALM_SECONDS
     ) -> None:
-        """Each job runs or has been told why not, and nothing ends or changes."""
+        """Wait until each job runs or has a reason to wait, and nothing ends or changes."""
 
         def rests() -> bool:
             jobs, pods = self.followed.jobs(), self.followed.pods()
@@ -188,13 +188,13 @@ class Asker:
         self.followed.wait(rests, seconds=90, calm=calm, what="the queue is at rest")
 
     def _queue(self) -> str:
-        """Who waits, and who runs."""
+        """Return pending and running jobs."""
         waiting = self.api.get("queue", timeout=30).json()["waiting"]
         waits = [f"{each['name']} ({each['priority']}, {each['reason']})" for each in waiting]
         return f"waiting {', '.join(waits)}; running {', '.join(sorted(self._attempts()))}"
 
     def _attempts(self) -> dict[str, int | None]:
-        """Of those who run."""
+        """Return the attempts of running jobs."""
         jobs = self.followed.jobs().items()
         return {name: _attempt(job) for name, job in jobs if job.status.phase == "Running"}
 

@@ -7,7 +7,7 @@ A row is (resource or path, names that it is limited to, verbs in alphabetical o
 READ = "get list watch"
 READ_UPDATE = "get list patch update watch"
 
-EVERYBODY = {
+ANY_USER = {
     ("selfsubjectaccessreviews.authorization.k8s.io", "", "create"),
     ("selfsubjectreviews.authentication.k8s.io", "", "create"),
     ("selfsubjectrulesreviews.authorization.k8s.io", "", "create"),

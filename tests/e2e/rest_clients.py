@@ -12,13 +12,13 @@ import httpx
 from harness import kubectl_binary
 
 SECONDS = 30
-"""For an answer; beside other tests some take longer than httpx waits by itself."""
+"""Timeout of an answer; with parallel tests some take longer than the default of httpx."""
 PORT = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 
 
 @contextlib.contextmanager
 def client(system):
-    """Calls the API, whose certificate it checks."""
+    """Yield a client of the API that checks its certificate."""
     with forwarded(system) as (url, ca):
         trusted = ssl.create_default_context(cadata=ca)
         with httpx.Client(base_url=url, verify=trusted, timeout=SECONDS) as calling:
@@ -27,7 +27,7 @@ def client(system):
 
 @contextlib.contextmanager
 def forwarded(system):
-    """Forward a port of this machine to the API; yields the address, and whom to trust (PEM)."""
+    """Forward a port of this machine to the API; yield the address and the CA (PEM)."""
     ca = trusted(system)
     with port_forward(system, "service/gpupack-api", 443) as port:
         yield f"https://localhost:{port}/api/v1/gpu/", ca

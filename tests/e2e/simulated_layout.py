@@ -21,7 +21,7 @@ def layout(system, node, *, cut):
     write(system, node, yaml.safe_dump({"nodes": [here, everywhere]}))
     try:
         wait_for(
-            lambda: len(slices_of(system, node)) == len(cut), seconds=60, what="slices are told"
+            lambda: len(slices_of(system, node)) == len(cut), seconds=60, what="slices are reported"
         )
         for profile in set(cut):
             wait_for(
@@ -53,7 +53,7 @@ def allocatable(system, node, profile):
 
 
 def inventory_of(system):
-    """The file as it stands, and its one entry, which is about all nodes."""
+    """Return the current file and its one entry, which matches all nodes."""
     config = json.loads(system.kubectl("get", "configmap", "gpupack-agent", "-o", "json").stdout)
     text = config["data"]["simulated.yaml"]
     (everywhere,) = yaml.safe_load(text)["nodes"]
@@ -65,7 +65,7 @@ def write(system, node, text):
     patch = json.dumps({"data": {"simulated.yaml": text}})
     system.insist("patch", "configmap", "gpupack-agent", "--type=merge", "-p", patch)
     # The kubelet renews the file when it looks at the pod, which a change to it brings about. It
-    # may look before its watch has told it of the file: a second look a moment later sees it.
+    # may look before its watch has reported the file: a second look a moment later sees it.
     agent = agent_of(system, node)["metadata"]["name"]
     for _ in range(2):
         changed = f"test/inventory={time.time_ns()}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storms: gangs of whole GPUs and of shares, and servers that come and go among them.
 
-Sizes are drawn so that everything fits in the end, whatever came first: no gang needs more than
-the empty cluster of 16 GPUs, and the servers at their largest fit beside each other.
+Sizes are drawn so that everything fits in the end in any order: no gang needs more than the empty
+cluster of 16 GPUs, and all servers fit together at their largest scale.
 """
 
 import contextlib
@@ -112,7 +112,7 @@ def tide(
 
 
 def ebb(kube: Kube, servers: list[Server]) -> None:
-    """Scale all servers to nothing, so that the largest gang finds room."""
+    """Scale all servers to nothing, so that the largest gang fits."""
     for server in servers:
         kube.scale("deployment", server.name, 0)
 

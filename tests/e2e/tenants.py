@@ -56,7 +56,7 @@ def settle(kube: Kube) -> Tenant:
 
 @pytest.fixture(scope="module")
 def tenant(cluster, request) -> Iterator[Tenant]:
-    """An ordinary user who tries things without effect; one for all tests of a module."""
+    """An ordinary user that makes dry-run calls; one for all tests of a module."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     with namespace(cluster, f"{NAME}-{worker}-{request.module.__name__}") as kube:
         yield settle(kube)

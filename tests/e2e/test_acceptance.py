@@ -64,8 +64,8 @@ def phases(system, node):
 
 
 def outcomes(system, node):
-    told = found(system, node).get("status", {}).get("measured", [])
-    return {each["gpu"][-1]: each["outcome"] for each in told}
+    measured = found(system, node).get("status", {}).get("measured", [])
+    return {each["gpu"][-1]: each["outcome"] for each in measured}
 
 
 def trials(system):
@@ -94,7 +94,7 @@ def burn_in_wants(system):
     set_to(before)
 
 
-def test_gpus_are_tried_before_they_get_work_and_again_after_they_were_ill(
+def test_gpus_get_a_burn_in_before_their_first_work_and_after_a_failure(
     kube, system, node, inventory, judged, burn_in_wants
 ):
     inventory(2)
@@ -129,16 +129,16 @@ def test_gpus_are_tried_before_they_get_work_and_again_after_they_were_ill(
     assert "min_gemm_tflops" in entry["cause"]
     assert entry["relapses"] >= 1
     about = f"--field-selector=involvedObject.name={node}"
-    told = system.kubectl("get", "events", "--namespace=default", about).stdout
-    assert "is tested before it is used" in told
+    events = system.kubectl("get", "events", "--namespace=default", about).stdout
+    assert "is tested before it is used" in events
 
 
-def test_who_may_make_gpujobs_elsewhere_makes_none_where_burn_ins_run(kube):
+def test_users_with_rights_in_other_namespaces_create_no_gpujobs_where_burn_ins_run(kube):
     user = f"--as=system:serviceaccount:{kube.namespace}:default"
-    told = kube.kubectl("auth", "can-i", "create", "gpujobs", f"--namespace={NAMESPACE}", user)
-    assert told.stdout.strip() == "no"
+    done = kube.kubectl("auth", "can-i", "create", "gpujobs", f"--namespace={NAMESPACE}", user)
+    assert done.stdout.strip() == "no"
     operator = f"--as=system:serviceaccount:{SYSTEM_NAMESPACE}:gpupack-operator"
     for namespace, answer in ((NAMESPACE, "yes"), (kube.namespace, "no")):
         where = f"--namespace={namespace}"
-        told = kube.kubectl("auth", "can-i", "create", "gpujobs", where, operator)
-        assert told.stdout.strip() == answer
+        done = kube.kubectl("auth", "can-i", "create", "gpujobs", where, operator)
+        assert done.stdout.strip() == answer

@@ -50,7 +50,7 @@ def write_status(kube, name, *flags):
         done = kube.kubectl("replace", "--raw", path, "-f", "-", *flags, stdin=body)
         return None if "(Conflict)" in done.stderr else done
 
-    return wait_for(judged, seconds=60, what=f"nobody else writes GPUNode {name}").stderr
+    return wait_for(judged, seconds=60, what=f"no other component writes GPUNode {name}").stderr
 
 
 def test_the_token_of_an_agents_pod_names_its_node(system):
@@ -80,7 +80,7 @@ def test_an_agent_writes_its_nodes_lease(system):
     assert patch(system, lease("gpunode-a"), *as_agent_of("a")) == ""
 
 
-def test_an_agent_makes_no_gpunode_but_its_nodes(system):
+def test_an_agent_creates_only_the_gpunode_of_its_node(system):
     flags = ("create", "--dry-run=server", "-f", "-", *as_agent_of("a"))
     assert system.kubectl(*flags, stdin=json.dumps(gpunode("a"))).stderr == ""
     refused = system.kubectl(*flags, stdin=json.dumps(gpunode("b"))).stderr
@@ -95,7 +95,7 @@ def test_an_agent_makes_no_gpunode_but_its_nodes(system):
     ],
     ids=["maintenance", "quarantine"],
 )
-def test_an_agent_says_nothing_about_maintenance(system, spec):
+def test_an_agent_cannot_write_maintenance(system, spec):
     flags = ("create", "--dry-run=server", "-f", "-", *as_agent_of("a"))
     refused = system.kubectl(*flags, stdin=json.dumps(gpunode("a") | {"spec": spec})).stderr
     assert "an agent says nothing about maintenance or quarantine" in refused
@@ -108,7 +108,7 @@ def test_an_agent_changes_no_spec(system):
     assert "forbidden" in system.kubectl("patch", "gpunode", own, *flags).stderr
 
 
-def test_an_agent_reports_the_gpus_of_its_own_node_alone(system):
+def test_an_agent_reports_only_the_gpus_of_its_own_node(system):
     (own, *_) = (node["metadata"]["name"] for node in system.gpunodes())
     assert write_status(system, own, *as_agent_of(own)) == ""
     assert f'not "{own}"' in write_status(system, own, *as_agent_of("other"))
@@ -139,7 +139,7 @@ def test_an_agent_names_no_owner_but_its_node(system, owner):
         assert 'that only Node "a" owns' in refused
 
 
-def test_an_agent_gives_what_it_makes_to_its_node(system):
+def test_an_agent_makes_its_node_the_owner_of_its_gpunode(system):
     owner = {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "u"}
     for made in (gpunode("a"), lease("gpunode-a")):
         assert create(system, owned_by(owner, made), *as_agent_of("a")) == ""

@@ -86,14 +86,14 @@ KINDS = {"pod": of_a_pod, "job": of_a_job}
 
 @pytest.mark.parametrize("manifest", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("spec", TOO_MANY.values(), ids=TOO_MANY)
-def test_what_narrows_a_pod_down_to_nodes_has_so_many_parts_and_no_more(tenant, manifest, spec):
-    told = tenant.try_to_create(manifest(spec))
-    assert "may have 512 terms and expressions in all, not " in told
+def test_the_number_of_node_selector_terms_of_a_pod_is_limited(tenant, manifest, spec):
+    answer = tenant.try_to_create(manifest(spec))
+    assert "may have 512 terms and expressions in all, not " in answer
 
 
 @pytest.mark.parametrize("manifest", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("spec", TOO_WIDE.values(), ids=TOO_WIDE)
-def test_what_narrows_a_pod_down_to_nodes_has_so_many_values_and_no_more(tenant, manifest, spec):
+def test_the_number_of_node_selector_values_of_a_pod_is_limited(tenant, manifest, spec):
     assert "may have 4096 values in all, not " in tenant.try_to_create(manifest(spec))
 
 
@@ -138,14 +138,14 @@ def test_a_pod_that_exists_may_tolerate_more(gated):
     assert change_pod(gated, LATER["tolerations"][:1]) == ""
 
 
-def test_how_the_share_of_a_pod_that_exists_is_kept_apart_is_fixed(gated):
+def test_the_isolation_of_an_existing_pods_share_is_fixed(gated):
     change = [{"op": "add", "path": "/metadata/annotations", "value": {SHARE_WITH: "namespace"}}]
     assert "cannot change after the pod is created" in change_pod(gated, change)
     other = [{"op": "add", "path": "/metadata/annotations", "value": {"example.com/a": "b"}}]
     assert change_pod(gated, other) == ""
 
 
-def test_a_template_does_not_change_by_a_key_that_its_schema_does_not_know(resident):
+def test_a_template_does_not_change_by_an_unknown_key(resident):
     template = {"spec": {"first": 1}}
     manifest = gpujob("first", workload={"name": "matmul"}, suspend=True, template=template)
     assert resident.create(manifest) == ""
@@ -159,14 +159,14 @@ def test_a_template_does_not_change_by_a_key_that_its_schema_does_not_know(resid
     assert patched(revision=1) == ""
 
 
-def test_a_pod_that_asks_for_no_gpu_is_nobodys_business(tenant):
+def test_a_pod_that_requests_no_gpu_is_not_checked(tenant):
     assert tenant.try_to_create(pod(**required(*[ONE] * 300))) == ""
 
 
 @pytest.mark.parametrize("count", ["129", "1048576", "1M"])
-def test_a_container_asks_for_no_more_gpus_than_a_node_can_have(tenant, count):
-    told = tenant.try_to_create(pod(asking(limits={GPU: count}), schedulerName="gpupack"))
-    assert f"no node has {count} GPUs: set gpupack.dev/gpu to at most 128" in told
+def test_a_container_requests_no_more_gpus_than_a_node_can_have(tenant, count):
+    answer = tenant.try_to_create(pod(asking(limits={GPU: count}), schedulerName="gpupack"))
+    assert f"no node has {count} GPUs: set gpupack.dev/gpu to at most 128" in answer
 
 
 def test_a_template_is_bounded_as_a_whole(tenant):
@@ -177,29 +177,29 @@ def test_a_template_is_bounded_as_a_whole(tenant):
     assert f"spec.template may have {TEMPLATE_BYTES} characters in all, not " in (
         tenant.try_to_create(manifest)
     )
-    told = tenant.try_to_create(of_a_job({"volumes": volumes}))
-    assert f"spec.template may have {TEMPLATE_BYTES} characters in all, not " in told
+    answer = tenant.try_to_create(of_a_job({"volumes": volumes}))
+    assert f"spec.template may have {TEMPLATE_BYTES} characters in all, not " in answer
 
 
 @pytest.mark.parametrize("manifest", KINDS.values(), ids=KINDS)
-def test_who_has_gpus_takes_no_longer_to_end_than_others_may_wait(tenant, manifest):
-    told = tenant.try_to_create(manifest({"terminationGracePeriodSeconds": 3601}))
-    assert "terminationGracePeriodSeconds" in told
-    assert "3600" in told
+def test_the_grace_period_of_gpu_pods_is_limited(tenant, manifest):
+    answer = tenant.try_to_create(manifest({"terminationGracePeriodSeconds": 3601}))
+    assert "terminationGracePeriodSeconds" in answer
+    assert "3600" in answer
     assert tenant.try_to_create(manifest({"terminationGracePeriodSeconds": 3600})) == ""
 
 
 @pytest.mark.parametrize("priority", [1, 1_000_000_000])
-def test_a_job_gives_itself_no_priority_beyond_the_bound(tenant, priority):
+def test_a_priority_of_a_job_above_the_maximum_is_refused(tenant, priority):
     manifest = gpujob("first", workload={"name": "matmul"}, priority=priority)
-    told = tenant.try_to_create(manifest)
-    assert f"spec.priority is at most 0 on this cluster (it is {priority})" in told
-    assert "use a PriorityClass (spec.priorityClassName)" in told
-    assert "admission.maxPriority" in told
+    answer = tenant.try_to_create(manifest)
+    assert f"spec.priority is at most 0 on this cluster (it is {priority})" in answer
+    assert "use a PriorityClass (spec.priorityClassName)" in answer
+    assert "admission.maxPriority" in answer
 
 
 @pytest.mark.parametrize("priority", [0, -1, -1_000_000_000])
-def test_a_job_gives_itself_a_priority_within_the_bound(tenant, priority):
+def test_a_priority_of_a_job_within_the_maximum_is_accepted(tenant, priority):
     manifest = gpujob("first", workload={"name": "matmul"}, priority=priority)
     assert tenant.try_to_create(manifest) == ""
 
@@ -208,5 +208,5 @@ def test_a_job_does_not_raise_its_priority_beyond_the_bound_later(resident):
     manifest = gpujob("first", workload={"name": "matmul"}, suspend=True, priority=-5)
     assert resident.create(manifest) == ""
     change = ("--type=merge", "--patch", '{"spec": {"priority": 1000000000}}')
-    told = resident.kubectl("patch", "gpujob", "first", *change).stderr
-    assert "spec.priority is at most 0" in told
+    answer = resident.kubectl("patch", "gpujob", "first", *change).stderr
+    assert "spec.priority is at most 0" in answer

@@ -81,7 +81,7 @@ def test_everything_else_of_a_bound_pod_can_be_annotated(kube):
         "system:kube-scheduler",
     ],
 )
-def test_a_controller_cannot_do_it_for_somebody_else(system, account):
+def test_a_controller_cannot_forge_the_annotation_for_another_user(system, account):
     manifest = json.dumps(pod(annotations={DEVICES_ANNOTATION: FORGED}))
     flags = ("--dry-run=server", "-f", "-", f"--as={account}", "--as-group=system:masters")
     assert REFUSAL in system.kubectl("create", *flags, stdin=manifest).stderr

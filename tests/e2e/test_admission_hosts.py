@@ -49,7 +49,7 @@ ATTACKS = {
         pod(PLAIN | WITH_ENVIRONMENT),
         "remove NVIDIA_VISIBLE_DEVICES from container plain, or set it to void",
     ),
-    "all GPUs by a variable beside another plugin's": (
+    "all GPUs by a variable next to another plugin's": (
         pod(asking(limits={"nvidia.com/gpu": "1"}, **WITH_ENVIRONMENT)),
         "remove NVIDIA_VISIBLE_DEVICES from container main",
     ),
@@ -57,7 +57,7 @@ ATTACKS = {
         pod(asking(limits={"nvidia.com/gpu": "0"}), runtimeClassName="nvidia"),
         "and container main asks no other device plugin for any",
     ),
-    "all GPUs by an image and the runtime beside another plugin's": (
+    "all GPUs by an image and the runtime next to another plugin's": (
         pod(asking(limits={"nvidia.com/gpu": "1"}), PLAIN, runtimeClassName="nvidia"),
         "and container plain asks no other device plugin for any",
     ),
@@ -158,15 +158,15 @@ ORDINARY = {
 
 
 @pytest.mark.parametrize("manifest", ORDINARY.values(), ids=ORDINARY)
-def test_a_tenants_pod_that_reaches_for_nothing_is_nobodys_business(tenant, manifest):
+def test_an_ordinary_pod_of_a_tenant_is_admitted(tenant, manifest):
     assert tenant.try_to_create(manifest) == ""
 
 
-def test_what_a_controller_makes_for_a_tenant_is_refused_too(resident):
+def test_a_forbidden_pod_of_a_tenants_controller_is_refused(resident):
     template = pod(PLAIN | PRIVILEGED)["spec"]
     assert resident.create(controller("ReplicaSet", "idle", template, replicas=1)) == ""
-    told = wait_for(lambda: refused(resident.kube), seconds=60, what="the ReplicaSet is refused")
-    assert "container plain would see every GPU of its node" in told
+    answer = wait_for(lambda: refused(resident.kube), seconds=60, what="the ReplicaSet is refused")
+    assert "container plain would see every GPU of its node" in answer
 
 
 def refused(kube):
@@ -187,7 +187,7 @@ JOINING = {
 
 @pytest.fixture
 def debugger(resident):
-    """A tenant who may debug, which is not part of `edit`."""
+    """A tenant with the right to debug, which is not part of `edit`."""
     role = ("create", "role", "debugger", "--verb=get,patch", "--resource=pods/ephemeralcontainers")
     account = f"--serviceaccount={resident.kube.namespace}:tenant"
     resident.kube.insist(*role)
@@ -226,9 +226,7 @@ SILENT = {
 
 
 @pytest.mark.parametrize("container", SILENT.values(), ids=SILENT)
-def test_a_container_that_joins_a_pod_of_nvidias_runtime_says_that_it_sees_no_gpu(
-    debugger, container
-):
+def test_an_ephemeral_container_in_a_pod_with_nvidias_runtime_must_hide_gpus(debugger, container):
     observed = asking(limits={"nvidia.com/gpu": "1"})
     assert debugger.create(pod(observed, runtimeClassName="nvidia")) == ""
     assert "set the variable NVIDIA_VISIBLE_DEVICES of ephemeral container late" in join(
@@ -237,7 +235,7 @@ def test_a_container_that_joins_a_pod_of_nvidias_runtime_says_that_it_sees_no_gp
     assert join(debugger, {"env": variable("NVIDIA_VISIBLE_DEVICES", "void")}) == ""
 
 
-def test_a_tenant_debugs_his_pod_but_not_with_all_rights(debugger):
+def test_a_tenant_debugs_its_pod_without_privileges(debugger):
     assert debugger.create(pod()) == ""
     command = ("debug", "idle", f"--image={PLAIN['image']}", "--attach=false", "--quiet")
     allowed = debugger.kubectl(*command, "--profile=general")
@@ -246,11 +244,11 @@ def test_a_tenant_debugs_his_pod_but_not_with_all_rights(debugger):
 
 
 @pytest.mark.parametrize("flags", [(), ("--subresource=status",)], ids=["pod", "status"])
-def test_a_tenant_adds_no_annotation_of_cdi_to_his_pod_later(resident, flags):
+def test_a_tenant_adds_no_cdi_annotation_to_its_pod_later(resident, flags):
     assert resident.create(pod(annotations={"a": "b"})) == ""
     change = json.dumps({"metadata": {"annotations": {"cdi.k8s.io/gpu": "nvidia.com/gpu=0"}}})
     patch = ("patch", "pod", "idle", "--type=merge", "--patch", change)
-    # `edit` has no right to the status; whoever has it is refused as well.
+    # `edit` has no right to the status; a user with that right is refused as well.
     who = resident.kubectl if not flags else resident.kube.kubectl
     assert "annotation cdi.k8s.io/gpu asks" in who(*patch, *flags).stderr
 
@@ -280,10 +278,12 @@ def test_a_namespace_that_its_administrator_calls_privileged_is_exempt(resident)
     kube.insist("delete", "pod", "idle")
 
 
-def test_a_tenant_cannot_call_his_namespace_privileged(tenant):
+def test_a_tenant_cannot_label_its_namespace_privileged(tenant):
     name = tenant.kube.namespace
-    told = tenant.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=a").stderr
-    assert "forbidden" in told.lower()
+    answer = tenant.kubectl(
+        "label", "namespace", name, "pod-security.kubernetes.io/enforce=a"
+    ).stderr
+    assert "forbidden" in answer.lower()
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", SYSTEM_NAMESPACE])

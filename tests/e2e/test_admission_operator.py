@@ -91,12 +91,12 @@ MADE = {
 
 
 @pytest.mark.parametrize("manifest", MADE.values(), ids=MADE)
-def test_the_operator_makes_what_a_gpujob_controls(kube, manifest):
+def test_the_operator_creates_objects_that_a_gpujob_controls(kube, manifest):
     assert create(kube, manifest) == ""
 
 
 FOREIGN = {
-    "a Job of nobody's": job(),
+    "a Job without an owner": job(),
     "a Job of a Deployment's": job(owner(kind="Deployment", apiVersion="apps/v1")),
     "a Job of another group's GPUJob": job(owner(apiVersion="example.test/v1")),
     "a Job that a GPUJob owns and does not control": job(owner(controller=False)),
@@ -105,14 +105,14 @@ FOREIGN = {
     "a worker's Job without an attempt": job(owner(), name="train-x2"),
     "a worker's Job without a number": job(owner(), name="train-1-x"),
     "a Job that is named like a request for nodes": job(owner(), name="train-nodes-1"),
-    "a PodTemplate of nobody's": pod_template(),
+    "a PodTemplate without an owner": pod_template(),
     "a PodTemplate of another name": pod_template(owner(), name="train-1"),
-    "a Service of nobody's": service(),
+    "a Service without an owner": service(),
     "a Service of another name": service(owner(), name="database"),
-    "a Secret of nobody's": key(),
+    "a Secret without an owner": key(),
     "a Secret of another name": key(owner(), name="database"),
     "a key of another GPUJob": key(owner(uid="1"), name=f"gpupack-mpi-{UID}-1"),
-    "a ConfigMap of nobody's": saved_log(),
+    "a ConfigMap without an owner": saved_log(),
     "a ConfigMap of another name": saved_log(owner(), name="settings"),
     "a log of another GPUJob": saved_log(owner(uid="1")),
     "a token of a service account": key(owner(), type_="kubernetes.io/service-account-token"),
@@ -120,56 +120,56 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("manifest", FOREIGN.values(), ids=FOREIGN)
-def test_the_operator_makes_nothing_else(kube, manifest):
+def test_the_operator_creates_no_other_objects(kube, manifest):
     assert REFUSAL in create(kube, manifest)
 
 
-def test_nobody_but_the_operator_lays_a_key_of_mpi_workers(kube):
+def test_only_the_operator_creates_keys_of_mpi_workers(kube):
     manifest = json.dumps(key(owner(), type_="Opaque"))
-    told = kube.kubectl("create", "--dry-run=server", "-f", "-", stdin=manifest).stderr
-    assert "hold the keys of GPUJobs, which the operator makes" in told
+    answer = kube.kubectl("create", "--dry-run=server", "-f", "-", stdin=manifest).stderr
+    assert "hold the keys of GPUJobs, which the operator makes" in answer
 
 
 def test_the_operator_deletes_no_secret_but_a_key(kube):
     mine = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}}
     kube.submit(mine)
-    told = kube.kubectl("delete", "secret", "mine", AS_OPERATOR).stderr
-    assert "the operator may DELETE only what a GPUJob controls" in told
+    answer = kube.kubectl("delete", "secret", "mine", AS_OPERATOR).stderr
+    assert "the operator may DELETE only what a GPUJob controls" in answer
 
 
 def test_the_operator_deletes_no_configmap_but_a_saved_log(kube):
     kube.submit({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}})
-    told = kube.kubectl("delete", "configmap", "mine", AS_OPERATOR).stderr
-    assert "the operator may DELETE only what a GPUJob controls" in told
+    answer = kube.kubectl("delete", "configmap", "mine", AS_OPERATOR).stderr
+    assert "the operator may DELETE only what a GPUJob controls" in answer
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", SYSTEM_NAMESPACE])
-def test_the_operator_makes_nothing_beside_the_clusters_own_accounts(kube, namespace):
-    told = create(kube, job(owner()), f"--namespace={namespace}")
-    assert "GPUJobs do not run beside the cluster's own accounts" in told
+def test_the_operator_creates_nothing_in_system_namespaces(kube, namespace):
+    answer = create(kube, job(owner()), f"--namespace={namespace}")
+    assert "GPUJobs do not run beside the cluster's own accounts" in answer
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", SYSTEM_NAMESPACE])
-def test_nobody_submits_a_gpujob_where_the_operator_makes_nothing(kube, namespace):
+def test_no_user_submits_a_gpujob_to_system_namespaces(kube, namespace):
     manifest = json.dumps(gpujob("first", workload={"name": "matmul"}))
     flags = ("--dry-run=server", "-f", "-", f"--namespace={namespace}")
-    told = kube.kubectl("create", *flags, stdin=manifest).stderr
-    assert f"in namespace {namespace}: submit it to another namespace" in told
+    answer = kube.kubectl("create", *flags, stdin=manifest).stderr
+    assert f"in namespace {namespace}: submit it to another namespace" in answer
 
 
-def test_the_operator_neither_changes_nor_deletes_what_is_others(kube):
+def test_the_operator_neither_changes_nor_deletes_objects_of_others(kube):
     kube.submit(job(name="backup"))
     suspended = ("--type=merge", "--patch", '{"spec": {"suspend": true}}')
-    told = kube.kubectl("patch", "job", "backup", *suspended, AS_OPERATOR).stderr
-    assert "the operator may UPDATE only what a GPUJob controls" in told
-    told = kube.kubectl("delete", "job", "backup", AS_OPERATOR).stderr
-    assert "the operator may DELETE only what a GPUJob controls" in told
+    answer = kube.kubectl("patch", "job", "backup", *suspended, AS_OPERATOR).stderr
+    assert "the operator may UPDATE only what a GPUJob controls" in answer
+    answer = kube.kubectl("delete", "job", "backup", AS_OPERATOR).stderr
+    assert "the operator may DELETE only what a GPUJob controls" in answer
 
 
 def test_the_operator_deletes_no_gpujob_that_has_not_ended_or_is_to_stay(kube):
     kube.submit(gpujob("keep", workload={"name": "matmul"}, suspend=True))
-    told = kube.kubectl("delete", "gpujob", "keep", AS_OPERATOR).stderr
-    assert "only when it is over and has ttlSecondsAfterFinished" in told
+    answer = kube.kubectl("delete", "gpujob", "keep", AS_OPERATOR).stderr
+    assert "only when it is over and has ttlSecondsAfterFinished" in answer
 
 
 SPEC_OF_OTHERS = {
@@ -190,14 +190,14 @@ def test_of_a_gpunode_the_operator_writes_the_quarantine_alone(system, change):
     (node, *_) = (each["metadata"]["name"] for each in system.gpunodes())
     kept = {"spec": {"quarantine": [{"gpu": "GPU-0", "cause": "XID 79"}]}}
     assert apply_as_operator(system, node, kept) == ""
-    told = apply_as_operator(system, node, change)
-    assert "of a GPUNode the operator writes spec.quarantine, and the owner" in told
+    answer = apply_as_operator(system, node, change)
+    assert "of a GPUNode the operator writes spec.quarantine, and the owner" in answer
 
 
 def test_the_operator_deletes_no_gpunode_that_a_node_owns(system):
     (node, *_) = (each["metadata"]["name"] for each in system.gpunodes())
-    told = system.kubectl("delete", "gpunode", node, "--dry-run=server", AS_OPERATOR).stderr
-    assert "deletes a GPUNode only when nothing owns it" in told
+    answer = system.kubectl("delete", "gpunode", node, "--dry-run=server", AS_OPERATOR).stderr
+    assert "deletes a GPUNode only when nothing owns it" in answer
 
 
 def test_of_a_gpunode_the_scheduler_writes_the_conditions_alone(system):
@@ -208,8 +208,8 @@ def test_of_a_gpunode_the_scheduler_writes_the_conditions_alone(system):
         ({"conditions": [condition]}, ""),
         ({"gpus": 99}, "the scheduler writes status.conditions alone"),
     ):
-        told = apply_as(AS_SCHEDULER, system, node, {"status": status}, "--subresource=status")
-        assert refusal in told if refusal else told == ""
+        answer = apply_as(AS_SCHEDULER, system, node, {"status": status}, "--subresource=status")
+        assert refusal in answer if refusal else answer == ""
 
 
 @pytest.mark.parametrize("change", [{"gpus": 99}, {"devices": []}, {"driverVersion": "1"}])
@@ -221,8 +221,8 @@ def test_of_a_gpunodes_status_the_operator_writes_what_was_measured_alone(system
     assert apply_as_operator(system, node, {"status": measured}, status) == ""
     together = {"allReduce": {"at": at, "gpus": 2, "busGbPerS": 1.5}}
     assert apply_as_operator(system, node, {"status": together}, status) == ""
-    told = apply_as_operator(system, node, {"status": measured | change}, status)
-    assert "the operator writes measured and allReduce alone" in told
+    answer = apply_as_operator(system, node, {"status": measured | change}, status)
+    assert "the operator writes measured and allReduce alone" in answer
 
 
 def apply_as_operator(system, node, change, *more):

@@ -24,7 +24,7 @@ TELL = "import json, os; print(json.dumps(dict(os.environ)))"
 
 
 def telling(container, annotations=None):
-    """A pod whose container prints its environment, with one that somebody has set up for it."""
+    """Build a pod whose container prints its environment, with variables of a forged ConfigMap."""
     command = {"command": ["python3", "-S", "-c", TELL]}
     source = {"envFrom": [{"configMapRef": {"name": "forged"}}]}
     return pod(
@@ -57,7 +57,7 @@ def one(kube, name="idle"):
     ],
     ids=["whole", "share", "limited"],
 )
-def test_variables_from_elsewhere_are_replaced_by_ours(kube, container, isolation, annotations):
+def test_forged_variables_are_overridden(kube, container, isolation, annotations):
     kube.submit(forged_settings(), telling(container, annotations))
     ended = "--for=jsonpath={.status.phase}=Succeeded"
     done = kube.kubectl("wait", "pod/idle", ended, "--timeout=60s")
@@ -76,7 +76,7 @@ def test_variables_from_elsewhere_are_replaced_by_ours(kube, container, isolatio
 
 
 def bind(kube, node):
-    """A Binding by somebody who may bind pods and is not gpupack's scheduler."""
+    """Bind a pod as a user with the right to bind pods that is not gpupack's scheduler."""
     path = f"/api/v1/namespaces/{kube.namespace}/pods/idle/binding"
     binding = {
         "apiVersion": "v1",
@@ -95,17 +95,17 @@ def waits_for(kube, text):
     return waiting if text in waiting.get("message", "") else None
 
 
-NEAR_NOBODY = {
+NEAR_NO_POD = {
     "podAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [
             {
-                "labelSelector": {"matchLabels": {"app": "nobody"}},
+                "labelSelector": {"matchLabels": {"app": "no-pod"}},
                 "topologyKey": "kubernetes.io/hostname",
             }
         ]
     }
 }
-"""What keeps a scheduler from binding a pod and is nothing to a kubelet."""
+"""Affinity that keeps a scheduler from binding a pod and that a kubelet ignores."""
 
 
 @pytest.mark.alone
@@ -116,9 +116,9 @@ NEAR_NOBODY = {
         pytest.param(sharing(), id="share", marks=pytest.mark.slow),
     ],
 )
-def test_a_pod_that_a_user_binds_gets_tickets_but_never_starts(kube, cluster, container):
+def test_a_pod_that_a_user_binds_gets_device_tokens_but_never_starts(kube, cluster, container):
     command = {"command": ["sleep", "1000"]}
-    kube.submit(pod(container | command, schedulerName="gpupack", affinity=NEAR_NOBODY))
+    kube.submit(pod(container | command, schedulerName="gpupack", affinity=NEAR_NO_POD))
     bind(kube, cluster.nodes()[0])
     refused = wait_for(
         lambda: waits_for(kube, "it was not bound by gpupack"),

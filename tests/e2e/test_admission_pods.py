@@ -54,7 +54,7 @@ GOOD = {
         (asking(envFrom=[{"configMapRef": {"name": "settings"}}]),),
         {},
     ),
-    "beside a container that hides GPUs from itself": (
+    "with a container that hides GPUs from itself": (
         (asking(), PLAIN | {"env": variable("NVIDIA_VISIBLE_DEVICES", "void")}),
         {},
     ),
@@ -78,7 +78,7 @@ NOT_OURS = {
 
 
 @pytest.mark.parametrize(("containers", "spec"), GOOD.values(), ids=GOOD)
-def test_a_pod_that_gpupack_can_serve_may_ask(tenant, containers, spec):
+def test_a_valid_gpu_request_is_admitted(tenant, containers, spec):
     assert try_pod(tenant, *containers, **spec) == ""
 
 
@@ -246,7 +246,7 @@ WRONG_ASKS = {
 
 
 @pytest.mark.parametrize(("container", "refusal"), WRONG_ASKS.values(), ids=WRONG_ASKS)
-def test_a_wrong_ask_is_refused_with_what_to_write(tenant, container, refusal):
+def test_an_invalid_request_is_refused_with_what_to_write(tenant, container, refusal):
     assert refusal in try_pod(tenant, container)
 
 
@@ -298,7 +298,7 @@ def test_the_needs_of_a_pod_as_a_whole_name_no_gpus(tenant, kind, resource):
     ],
 )
 @pytest.mark.parametrize("container", [asking(), sharing()], ids=["whole", "share"])
-def test_a_pod_does_not_say_which_gpus_it_sees(tenant, container, name):
+def test_a_pod_cannot_choose_its_visible_gpus(tenant, container, name):
     environment = [*variable("A"), *variable(name)]
     refusal = f"remove the variables {name} from container main"
     assert refusal in try_pod(tenant, container | {"env": environment})
@@ -322,7 +322,7 @@ PEEKING = {
 
 @pytest.mark.parametrize("environment", PEEKING.values(), ids=PEEKING)
 @pytest.mark.parametrize("place", ["containers", "initContainers"])
-def test_a_container_beside_the_one_that_asks_sees_no_gpus(tenant, environment, place):
+def test_a_container_without_a_request_sees_no_gpus_of_its_pod(tenant, environment, place):
     other = PLAIN | {"env": environment}
     spec = {"initContainers": [other]} if place == "initContainers" else {}
     containers = (asking(),) if spec else (asking(), other)
@@ -336,7 +336,7 @@ def test_a_container_beside_the_one_that_asks_sees_no_gpus(tenant, environment, 
     [("resize", "containers"), ("ephemeralcontainers", "ephemeralContainers")],
 )
 @pytest.mark.parametrize("limits", [{GPU: "1"}, SHARE], ids=["whole", "share"])
-def test_a_pod_that_runs_does_not_begin_to_ask(kube, subresource, field, limits):
+def test_a_running_pod_cannot_add_a_gpu_request(kube, subresource, field, limits):
     kube.submit(pod())
     container = asking("main" if field == "containers" else "late", limits)
     done = patch(kube, subresource, {field: [container]})
@@ -351,7 +351,7 @@ def patch(kube, subresource, spec):
 
 
 @pytest.mark.parametrize("limits", [{GPU: "2"}, {GPU: "0"}], ids=["more", "none"])
-def test_a_pod_that_has_gpus_is_not_resized_to_others(kube, limits):
+def test_the_gpu_request_of_a_pod_cannot_be_resized(kube, limits):
     kube.submit(gated(asking()))
     done = patch(kube, "resize", {"containers": [asking(limits=limits)]})
     assert "only cpu and memory resources are mutable" in done.stderr
@@ -383,7 +383,7 @@ def test_a_container_may_join_a_pod_with_gpus_to_look_at_it(kube):
     assert patch(kube, "ephemeralcontainers", {"ephemeralContainers": [late]}).stderr == ""
 
 
-def test_a_deployments_pods_are_judged_as_any_others(kube):
+def test_pods_of_a_deployment_are_checked_like_others(kube):
     template = {
         "metadata": {"labels": {"app": "idle"}},
         "spec": {"containers": [sharing(percent="100")], "schedulerName": "gpupack"},
@@ -401,8 +401,8 @@ def test_a_deployments_pods_are_judged_as_any_others(kube):
     done = kube.kubectl("wait", "replicaset/idle", failed, "--timeout=30s")
     assert done.returncode == 0, done.stderr
     path = "jsonpath={.status.conditions[0].message}"
-    told = kube.kubectl("get", "replicaset", "idle", "--output", path).stdout
-    assert "set it to 1 to 99 (it is 100)" in told
+    message = kube.kubectl("get", "replicaset", "idle", "--output", path).stdout
+    assert "set it to 1 to 99 (it is 100)" in message
 
 
 def large(*containers):
@@ -410,8 +410,8 @@ def large(*containers):
     environment = [{"name": f"SETTING_{i}", "value": "x" * 40} for i in range(100)]
     others = [PLAIN | {"name": f"plain-{i}", "env": environment} for i in range(150)]
     limits = {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi"}
-    beside = [other | {"resources": {"limits": limits}} for other in others]
-    return [*beside, *containers]
+    plain = [other | {"resources": {"limits": limits}} for other in others]
+    return [*plain, *containers]
 
 
 def test_the_largest_pods_are_judged_within_the_api_servers_budget(tenant):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whoever applies a workload whose pods would be refused is told so at once.
+"""A workload whose pods would be refused gets a warning when it is applied.
 
 Tried as an ordinary tenant, without effect (dry run).
 """
@@ -47,11 +47,11 @@ KINDS = {
 
 @pytest.mark.parametrize("workload", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("container", [asking(), sharing()], ids=["whole", "share"])
-def test_a_workload_that_asks_for_gpus_of_another_scheduler_says_so(tenant, workload, container):
-    told = tenant.try_to_create(workload({"containers": [container]}))
-    assert told.startswith(WARNING)
-    assert 'set schedulerName to "gpupack" in the spec of the pod template' in told
-    assert '(it is "default-scheduler")' in told
+def test_a_workload_with_gpus_and_another_scheduler_gets_a_warning(tenant, workload, container):
+    answer = tenant.try_to_create(workload({"containers": [container]}))
+    assert answer.startswith(WARNING)
+    assert 'set schedulerName to "gpupack" in the spec of the pod template' in answer
+    assert '(it is "default-scheduler")' in answer
 
 
 @pytest.mark.parametrize("workload", KINDS.values(), ids=KINDS)
@@ -60,5 +60,5 @@ def test_a_workload_that_asks_for_gpus_of_another_scheduler_says_so(tenant, work
     [{"containers": [asking()], "schedulerName": "gpupack"}, {"containers": [PLAIN]}],
     ids=["of our scheduler", "without GPUs"],
 )
-def test_nothing_is_said_to_any_other_workload(tenant, workload, pod):
+def test_other_workloads_get_no_warning(tenant, workload, pod):
     assert tenant.try_to_create(workload(pod)) == ""

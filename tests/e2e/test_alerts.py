@@ -18,9 +18,7 @@ pytestmark = [
 ]
 
 
-def test_two_breaks_make_their_alerts_and_no_others(
-    *, system, cluster, kube, judged, tmp_path, tell
-):
+def test_two_faults_fire_only_their_alerts(*, system, cluster, kube, judged, tmp_path, tell):
     with prometheus(system, tmp_path, rules=faster(SPEED, tmp_path)) as shown:
         report = AlertStorm(cluster, system, kube, judged, shown, SPEED)(
             seconds=150, seed=3, most=2

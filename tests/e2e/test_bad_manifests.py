@@ -48,7 +48,7 @@ def test_a_good_manifest_is_accepted(elsewhere, good):
 
 
 @pytest.mark.parametrize(("field", "change", "patch"), FIXED)
-def test_what_a_job_asks_for_cannot_change_once_it_exists(kube, field, change, patch):
+def test_the_request_of_a_job_is_immutable(kube, field, change, patch):
     suspended = Bad("a job", change | {"spec.suspend": True}, "")
     kube.submit(suspended.manifest())
     done = kube.kubectl("patch", "gj", "good", "--type=merge", "-p", json.dumps({"spec": patch}))

@@ -36,9 +36,9 @@ def test_a_rendering_without_the_cluster_is_what_an_upgrade_applies(system, upgr
     command += ["--kubeconfig", str(system.kubeconfig)]
     values = subprocess.run(command, capture_output=True, check=True).stdout
     (tmp_path / "values.yaml").write_bytes(values)
-    told = json.loads(system.insist("version", "--output=json"))["serverVersion"]["gitVersion"]
+    version = json.loads(system.insist("version", "--output=json"))["serverVersion"]["gitVersion"]
     command = [helm, "template", "gpupack", str(ROOT / "charts/gpupack"), *where]
-    command += [f"--values={tmp_path / 'values.yaml'}", f"--kube-version={told}"]
+    command += [f"--values={tmp_path / 'values.yaml'}", f"--kube-version={version}"]
     text = subprocess.run(command, capture_output=True, check=True).stdout
     rendered = [item for item in yaml.safe_load_all(text) if item]
     assert {(item["kind"], item["metadata"]["name"]): item for item in rendered} == upgrade

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line as a user has it: the installed command, in a folder of his own."""
+"""The command line as a user has it: the installed command, in the user's folder."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def as_account(kube, name, folder):
 
 @pytest.fixture
 def administrator(kube):
-    """A token of somebody who may do everything: of the REST API he is known by it."""
+    """Create a token of a cluster admin, which also authenticates at the REST API."""
     kube.insist("create", "serviceaccount", "root")
     account = f"--serviceaccount={kube.namespace}:root"
     name = f"{kube.namespace}-root"
@@ -105,9 +105,9 @@ def test_a_job_that_fails_ends_the_command_as_its_worker_ended(cli):
     assert (again.returncode, again.stdout) == (7, "oops\n")
 
 
-def test_workers_of_a_gang_are_told_apart(cli):
-    told = ("--", "python3", "-c", "print('here')")
-    done = cli("submit", *cli.here, "--workers", "2", *IMAGE, *told)
+def test_log_lines_of_a_gang_name_their_worker(cli):
+    command = ("--", "python3", "-c", "print('here')")
+    done = cli("submit", *cli.here, "--workers", "2", *IMAGE, *command)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["[0] here", "[1] here"]
 
@@ -124,7 +124,7 @@ def test_as_a_plugin_of_kubectl_it_is_the_same_command(kube):
     assert names >= set(kube.nodes())
 
 
-def test_a_job_that_waits_says_why(kube, cli, judged):
+def test_a_pending_job_shows_the_reason(kube, cli, judged):
     kube.submit(judged.job("too-big", gpus=8, workers=9, seconds=1))
     kube.wait_reason("too-big", "Unsatisfiable")
     explained = cli("explain", *cli.here, "too-big")
@@ -151,14 +151,14 @@ def test_ctrl_c_leaves_the_job_alone(kube, cli):
     ) as running:
         assert running.stdout.readline() == "begun\n"
         running.send_signal(signal.SIGINT)
-        _, told = running.communicate(timeout=30)
-    assert running.returncode == 130, told
-    assert f"gpupack logs -f -n {kube.namespace} long" in told
+        _, errors = running.communicate(timeout=30)
+    assert running.returncode == 130, errors
+    assert f"gpupack logs -f -n {kube.namespace} long" in errors
     # Its first line may come before the API server knows that its container runs.
     kube.wait_phase("long", "Running")
 
 
-def test_a_log_that_is_followed_twice_begins_anew_and_its_tail_is_shown(kube, cli):
+def test_a_log_that_is_followed_twice_starts_over_and_its_tail_is_shown(kube, cli):
     counting = "for i in range(5): print(i)"
     done = cli("submit", *cli.here, "--name", "counts", *IMAGE, "--", "python3", "-c", counting)
     assert done.stdout.split() == list("01234"), done.stderr
@@ -184,9 +184,7 @@ def test_rubbish_is_no_question(cli, manifest, says):
         (("--priority-class", "nosuch!"), "spec.priorityClassName"),
     ],
 )
-def test_what_the_api_server_refuses_is_told_in_one_line_and_leaves_nothing(
-    kube, cli, options, says
-):
+def test_a_refusal_of_the_api_server_is_one_line_and_leaves_no_objects(kube, cli, options, says):
     (cli.folder / "a.py").write_text("")
     done = cli("submit", *cli.here, *IMAGE, "--script", "a.py", *options, "--", "python3", "a.py")
     one_line(done, 65, says)
@@ -194,7 +192,7 @@ def test_what_the_api_server_refuses_is_told_in_one_line_and_leaves_nothing(
     assert [each["metadata"]["name"] for each in left] == ["kube-root-ca.crt"]
 
 
-def test_what_is_not_there_is_told_in_one_line(cli):
+def test_the_error_for_a_missing_object_is_one_line(cli):
     one_line(cli("explain", *cli.here, "nosuch"), 66, "nosuch")
     one_line(cli("logs", *cli.here, "nosuch"), 66, "nosuch")
     one_line(cli("gpu", "show", "nosuch"), 66, "nosuch")
@@ -207,9 +205,7 @@ def cli_node(cli):
     return next(each["name"] for each in nodes if each["mode"] == "owned" and each["gpus"] == 8)
 
 
-def test_a_tenant_does_in_his_namespace_what_he_may_and_is_told_what_he_may_not(
-    resident, kube, cli
-):
+def test_a_tenant_uses_its_rights_and_is_refused_the_others(resident, kube, cli):
     tenant = {"kubeconfig": as_account(kube, "tenant", cli.folder)}
     done = cli("submit", *IMAGE, "--", "python3", "-c", "print('mine')", **tenant)
     assert (done.returncode, done.stdout) == (0, "mine\n"), done.stderr
@@ -227,15 +223,15 @@ def test_a_tenant_does_in_his_namespace_what_he_may_and_is_told_what_he_may_not(
     assert (checked.returncode, levels) == (0, {"ok", "skipped"}), checked.stdout
 
 
-def test_a_cluster_that_is_away_is_told_in_one_line(kube, cli):
+def test_the_error_for_an_unavailable_cluster_is_one_line(kube, cli):
     away = cli.folder / "away"
     away.write_text(re.sub(r"(server: https://[^:]+):\d+", r"\1:1", kube.kubeconfig.read_text()))
     for command in (("jobs",), ("doctor",), ("submit", *IMAGE, "--", "true"), ("top",)):
         one_line(cli(*command, kubeconfig=away), 69, "is the cluster up")
 
 
-def test_names_of_others_command_no_terminal(kube, cli, judged):
-    """Reasons of maintenance are free text: whoever writes one could write into every terminal."""
+def test_names_of_other_users_send_no_terminal_commands(kube, cli, judged):
+    """Reasons of maintenance are free text: their author could write into every terminal."""
     node = cli_node(cli)
     evil = "\x1b]0;owned\x07\x1b[2J\x1b[31mfan"
     assert cli("gpu", "cordon", node, "7", "--reason", evil).returncode == 0
@@ -261,7 +257,7 @@ def test_the_clusters_state_is_shown_as_bars_and_written_for_the_simulator(cli, 
     assert "gpupack-1" in cluster
 
 
-def test_who_may_not_take_a_snapshot_takes_none(resident, kube, cli):
+def test_a_user_without_rights_takes_no_snapshot(resident, kube, cli):
     token = kube.insist("create", "token", "tenant").strip()
     one_line(cli("snapshot", GPUPACK_TOKEN=token), 77, "/snapshot")
 
@@ -291,7 +287,7 @@ def test_a_kubeconfig_with_a_client_certificate_alone_does_for_every_command(kub
     assert "it knows you" in cli("doctor").stdout
 
 
-def test_what_a_job_would_do_is_asked_without_doing_it(kube, cli, administrator):
+def test_what_if_changes_nothing(kube, cli, administrator):
     job = {
         "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUJob",
@@ -308,7 +304,7 @@ def test_what_a_job_would_do_is_asked_without_doing_it(kube, cli, administrator)
 @pytest.mark.alone
 @pytest.mark.slow
 def test_gpus_out_of_service_get_no_work_and_a_drained_node_is_empty(kube, cli, judged):
-    """Which GPUs a job gets is looked at: nobody else may take any meanwhile."""
+    """The test compares the GPUs of a job, so no other test may take GPUs at the same time."""
     first, second = (each for each in kube.nodes() if each.startswith("gpupack-"))
     try:
         for gpu in range(1, 8):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The REST API as people call it whose kubeconfig has a client certificate and no token."""
+"""The REST API for users whose kubeconfig has a client certificate and no token."""
 
 import base64
 import contextlib
@@ -40,7 +40,7 @@ def administrator(kube, tmp_path):
 
 @pytest.fixture
 def tenant(kube, tmp_path):
-    """A person who asked for a certificate and got one: (name, path of it, path of its key)."""
+    """Create a certificate for a user: (name, path of the certificate, path of its key)."""
     name = f"{kube.namespace}-alice"
     key = ec.generate_private_key(ec.SECP256R1())
     subject = [
@@ -80,7 +80,7 @@ def tenant(kube, tmp_path):
 
 
 def may_list_gpujobs(kube, user, *, by):
-    """Bind the role, to the user or to his group, and wait until the API server knows of it."""
+    """Bind the role to the user or to its group, and wait until the API server applies it."""
     kube.insist("create", "rolebinding", "reader", "--clusterrole=gpupack-view", by)
     asked = ("auth", "can-i", "list", "gpujobs", f"--as={user}", f"--as-group={GROUP}")
     wait_for(
@@ -103,7 +103,7 @@ def test_the_administrators_certificate_sees_everything(kube, system, administra
 
 
 @pytest.mark.parametrize("by", ["user", "group"])
-def test_a_tenants_certificate_sees_his_own_namespace(kube, others, system, tenant, judged, by):
+def test_a_tenants_certificate_reads_its_own_namespace(kube, others, system, tenant, judged, by):
     name, *files = tenant
     may_list_gpujobs(kube, name, by=f"--user={name}" if by == "user" else f"--group={GROUP}")
     elsewhere = others("elsewhere")
@@ -128,7 +128,7 @@ def test_a_tenants_certificate_sees_his_own_namespace(kube, others, system, tena
         assert (refused.status_code, "create" in refused.json()["detail"]) == (403, True)
 
 
-def test_to_hold_gpus_a_token_goes_along(kube, system, tenant):
+def test_an_allocation_by_certificate_also_needs_a_token(kube, system, tenant):
     name, *files = tenant
     may_list_gpujobs(kube, name, by=f"--user={name}")
     asked = {"gpu_count": 1, "gpu_type": "H100", "seconds": 60, "namespace": kube.namespace}
@@ -150,20 +150,20 @@ def test_to_hold_gpus_a_token_goes_along(kube, system, tenant):
         assert api.delete(path, headers=bearer).status_code == 204
 
 
-def test_who_shows_no_certificate_is_nobody(system):
+def test_a_caller_without_a_certificate_is_not_authenticated(system):
     with client_by_certificate(system) as api:
         for path in ("status", "nodes", "jobs"):
             assert api.get(path, headers=FORGED).status_code == 401
         assert api.get("health").status_code == 200
 
 
-def test_a_certificate_of_another_ca_is_nobodys(system, tmp_path):
+def test_a_certificate_of_another_ca_is_refused(system, tmp_path):
     forged = ClientCa("kubernetes-ca").written(tmp_path / "forged", "admin", "system:masters")
     with client_by_certificate(system, *forged) as api, pytest.raises(httpx.TransportError):
         api.get("status")
 
 
-def test_the_port_of_the_dashboard_asks_for_no_certificate(system, administrator):
+def test_the_port_of_the_dashboard_requests_no_certificate(system, administrator):
     with client_by_certificate(system, *administrator, port=443) as api:
         refused = api.get("status")
         assert (refused.status_code, refused.json()["detail"]) == (401, "send a bearer token")
@@ -184,8 +184,8 @@ def test_the_python_api_reads_by_the_kubeconfigs_certificate(kube):
     assert kube.gpujobs() == []
 
 
-def test_what_the_api_reads_is_published_by_the_cluster(system):
+def test_the_client_ca_that_the_api_reads_is_published_by_the_cluster(system):
     """The premise: an API server publishes its client CA, from which the tests above follow."""
     name = ("extension-apiserver-authentication", "--namespace=kube-system")
-    told = json.loads(system.insist("get", "configmap", *name, "--output=json"))
-    assert "BEGIN CERTIFICATE" in told["data"]["client-ca-file"]
+    configmap = json.loads(system.insist("get", "configmap", *name, "--output=json"))
+    assert "BEGIN CERTIFICATE" in configmap["data"]["client-ca-file"]

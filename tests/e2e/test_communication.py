@@ -19,7 +19,7 @@ SAYS_SO = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("of_node", [False, True], ids=["pods' network", "nodes' network"])
-def test_a_gang_meets_and_says_how_it_communicates(kube, of_node):
+def test_a_gang_connects_and_reports_its_communication(kube, of_node):
     workload = {"name": "allreduce", "args": ["--size=65536"]}
     size = {"workers": 2, "gpus": 1, "spread": ON_TWO_NODES}
     size |= {"template": {"spec": {"hostNetwork": True}}} if of_node else {}

@@ -12,8 +12,8 @@ pytestmark = [pytest.mark.alone, pytest.mark.slow]
 def fragmented(idle, kube, cluster, judged):
     """Two nodes, each half full with a movable job.
 
-    Each came when only its node had room: which of two nodes with room a job takes depends on what
-    jobs the cluster has seen before.
+    Each was submitted when only its node was free: the choice between two free nodes depends on
+    earlier jobs of the cluster.
     """
     first, second = cluster.nodes()
     for name, gpus, node in (("half", 4, first), ("other", 8, second)):
@@ -29,7 +29,7 @@ def fragmented(idle, kube, cluster, judged):
     assert kube.gpujob("two")["status"]["nodes"] == second
 
 
-def told(kube, name="whole"):
+def recorded_preemption(kube, name="whole"):
     return kube.gpujob(name).get("status", {}).get("preemption")
 
 
@@ -42,9 +42,11 @@ def moves(jobs):
     return [name for name, job in jobs.items() if job.get("moves")]
 
 
-def test_one_of_two_half_full_nodes_is_emptied_for_who_needs_a_whole_one(fragmented, kube, judged):
+def test_one_of_two_half_full_nodes_is_emptied_for_a_job_that_needs_a_whole_node(
+    fragmented, kube, judged
+):
     kube.submit(judged.job("whole", gpus=8, seconds=600))
-    written = wait_for(lambda: told(kube), seconds=60, what="it is written who moves")
+    written = wait_for(lambda: recorded_preemption(kube), seconds=60, what="the moves are recorded")
     (victims,) = written["victims"]
     assert victims["reason"] == "Consolidation"
     assert 0 < written["lostGpuSeconds"] <= written["gainedGpuSeconds"]
@@ -61,11 +63,11 @@ def test_one_of_two_half_full_nodes_is_emptied_for_who_needs_a_whole_one(fragmen
     assert "preemption" not in jobs["whole"]
 
 
-def test_a_scheduler_that_is_killed_between_the_write_and_the_moves_moves_nobody_for_nothing(
+def test_a_scheduler_that_is_killed_before_the_moves_makes_no_useless_move(
     fragmented, kube, system, judged, refusals
 ):
     kube.submit(judged.job("whole", gpus=8, seconds=600))
-    wait_for(lambda: told(kube), seconds=60, what="it is written who moves")
+    wait_for(lambda: recorded_preemption(kube), seconds=60, what="the moves are recorded")
     selector = "--selector=app.kubernetes.io/component=scheduler"
     system.insist("delete", "pods", selector, "--wait=false", "--grace-period=0", "--force")
     jobs = wait_for(lambda: all_run(kube), seconds=120, what="all three run")

@@ -30,7 +30,7 @@ def moment(text):
 
 
 def pod_seconds(pod):
-    """From its binding to the end of its container, as its own object tells."""
+    """Return the seconds from a pod's binding to the end of its container."""
     (status,) = pod["status"]["containerStatuses"]
     ended = moment(status["state"]["terminated"]["finishedAt"])
     return (
@@ -51,7 +51,7 @@ def costs(api, token, **query):
         answer = api.get("cost", params=query, headers=headers)
         return None if answer.status_code in {429, 503} else answer
 
-    return wait_for(look, seconds=60, what="costs are told", every_seconds=1)
+    return wait_for(look, seconds=60, what="costs are reported", every_seconds=1)
 
 
 def rows(api, token, kube, run):
@@ -91,7 +91,7 @@ def test_costs_are_what_objects_tell_whenever_the_accountant_is_killed(
         }
         assert attempt_seconds(job) >= max(map(pod_seconds, kube.pods(names[2])))
 
-        def told():
+        def reported():
             found = rows(api, token, kube, run)
             hours = {name: row["allocated_gpu_hours"] * 3600 for name, row in found.items()}
             close = hours.keys() == expected.keys() and all(
@@ -99,16 +99,16 @@ def test_costs_are_what_objects_tell_whenever_the_accountant_is_killed(
             )
             return found if close else None
 
-        wait_for(told, seconds=60, what=f"costs are those of {expected}")
+        wait_for(reported, seconds=60, what=f"costs are those of {expected}")
         kube.delete("pod", names[0])
         killed(cluster, system)
-        found = wait_for(told, seconds=60, what="nothing is lost or counted twice")
+        found = wait_for(reported, seconds=60, what="nothing is lost or counted twice")
         row = found[f"Pod/{names[0]}"]
         assert row["cost"] == pytest.approx(row["allocated_gpu_hours"] * PRICE, abs=1e-4)
         assert (row["used_gpu_hours"], row["idle_gpu_hours"]) == (None, None)
 
 
-def test_a_tenant_reads_what_is_his_as_json_and_csv(kube, others, api, judged):
+def test_a_tenant_reads_its_costs_as_json_and_csv(kube, others, api, judged):
     other = others("other")
     other.submit(judged.pod("secret", gpus=1, seconds=2))
     kube.submit(judged.pod("mine", gpus=1, seconds=2))
@@ -129,5 +129,5 @@ def test_a_tenant_reads_what_is_his_as_json_and_csv(kube, others, api, judged):
         assert refused.status_code == 403
 
 
-def test_strangers_are_told_nothing_of_costs(api):
+def test_unauthenticated_callers_get_no_costs(api):
     assert api.get("cost").status_code == 401

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elastic gangs take what is free, and give it back to whoever waits."""
+"""Elastic gangs take free GPUs, and release them for pending jobs."""
 
 import time
 
@@ -10,9 +10,7 @@ from harness import wait_for
 
 @pytest.mark.alone
 @pytest.mark.slow
-def test_a_gang_takes_what_another_leaves_and_gives_it_back_without_an_attempt_more(
-    kube, judged, refusals, tell
-):
+def test_a_gang_grows_and_shrinks_without_another_attempt(kube, judged, refusals, tell):
     kube.submit(other(judged))
     kube.wait_phase(OTHER, "Running")
     kube.submit(gang(judged))
@@ -64,7 +62,7 @@ def test_a_gang_is_no_wider_than_its_quota_and_ends_as_a_whole(kube, judged):
     wait_for(pods, seconds=60, what="no worker outlives the gang")
 
 
-def test_what_makes_a_gang_elastic_cannot_change(kube, judged):
+def test_the_elasticity_of_a_gang_is_immutable(kube, judged):
     kube.submit(judged.job("fixed", workers=3, minWorkers=2, seconds=60))
     for least in (1, 3):
         changed = kube.apply(judged.job("fixed", workers=3, minWorkers=least, seconds=60))

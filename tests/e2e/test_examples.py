@@ -52,7 +52,7 @@ def test_workers_of_the_share_example_measure_on_their_shares(kube):
     assert shares(kube.pods("share")) == [(25, 10240)] * 2
 
 
-def test_the_plain_pod_example_becomes_ready_with_a_share(kube):
+def test_the_standalone_pod_example_becomes_ready_with_a_share(kube):
     kube.submit(example("plain-pod"))
     kube.insist("wait", "pod/plain-pod", "--for=condition=Ready", "--timeout=60s")
     assert shares(kube.pods()) == [(30, 20480)]
@@ -79,7 +79,7 @@ def test_a_workload_of_one_worker_and_one_of_a_gang_succeed(kube, name):
     assert run_example(kube, name) == []
 
 
-def test_a_burn_in_that_finds_a_sick_gpu_fails_with_the_result_that_says_why(kube):
+def test_a_burn_in_of_a_faulty_gpu_fails_with_the_cause_in_its_result(kube):
     """No GPU, and no CPU in its place, makes the products that this limit asks for."""
     manifest = example("burn-in")
     manifest["spec"]["workload"]["args"] = ["--limit=min_gemm_tflops=1000000"]

@@ -47,9 +47,7 @@ TOLERANCE = 0.1
 
 
 @pytest.mark.slow
-def test_namespaces_of_weight_3_to_1_that_want_more_get_gpu_seconds_as_3_to_1(
-    kube, others, judged, tell
-):
+def test_namespaces_of_weight_3_to_1_get_gpu_seconds_as_3_to_1(kube, others, judged, tell):
     light = others("light")
     light.submit(quota(weight=1))
     kube.submit(quota(weight=3))
@@ -73,7 +71,9 @@ GRACE_SECONDS = 10
 
 
 @pytest.mark.slow
-def test_a_borrower_gives_back_within_15_seconds_and_its_grace_period(kube, others, judged, tell):
+def test_borrowed_gpus_are_reclaimed_within_15_seconds_and_the_grace_period(
+    kube, others, judged, tell
+):
     """It uses its whole grace period."""
     cohort = {
         "apiVersion": "gpupack.dev/v1beta1",

@@ -43,7 +43,7 @@ def test_a_job_runs_any_image_and_sees_exactly_its_devices(kube, judged, refusal
     assert pod["spec"]["nodeName"] == worker.node
 
 
-def test_a_job_that_asks_for_too_much_waits_and_says_what_is_missing(kube, judged):
+def test_a_job_that_requests_too_much_waits_and_shows_what_is_missing(kube, judged):
     kube.submit(judged.job("too-big", workers=8, gpus=8))
     job = kube.wait_phase("too-big", "Pending")
     assert condition(job, "Admitted")["status"] == "False"
@@ -62,7 +62,7 @@ def test_a_waiting_job_starts_when_the_gpus_are_free(kube, judged, refusals):
     assert refusals() == []
 
 
-def test_a_plain_pod_that_asks_for_gpus_is_placed_too(kube):
+def test_a_standalone_pod_that_requests_gpus_is_placed(kube):
     kube.submit(
         {
             "apiVersion": "v1",

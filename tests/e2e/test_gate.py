@@ -41,7 +41,7 @@ def one_gpu(kube, judged):
     return kube
 
 
-def test_a_pod_is_let_in_where_its_annotation_and_its_affinity_say(kube, judged):
+def test_a_pod_is_admitted_to_the_node_in_its_annotation_and_affinity(kube, judged):
     kube.submit(judged.pod("notebook", gpus=2))
     pod = kube.wait_pod("notebook", "Running")
     place = json.loads(pod["metadata"]["annotations"][PLACE])
@@ -56,7 +56,7 @@ def test_a_pod_is_let_in_where_its_annotation_and_its_affinity_say(kube, judged)
     ]
 
 
-def test_a_pod_that_waits_says_why_and_kube_scheduler_does_not_look_at_it(one_gpu):
+def test_a_gated_pod_shows_the_reason_and_kube_scheduler_ignores_it(one_gpu):
     text = said(one_gpu, "second")
     assert f"borrowing limit of namespace {one_gpu.namespace} reached: 1 GPU requested" in text
     pod = one_gpu.pod("second")
@@ -67,8 +67,8 @@ def test_a_pod_that_waits_says_why_and_kube_scheduler_does_not_look_at_it(one_gp
     one_gpu.wait_pod("second", "Running")
 
 
-def test_pods_and_jobs_stand_in_one_queue(one_gpu, judged):
-    """In the order in which they were made, which the API server tells by the second."""
+def test_pods_and_jobs_share_one_queue(one_gpu, judged):
+    """Create pods in this order, a second apart, as creation times have whole seconds."""
     said(one_gpu, "second")
     time.sleep(1)
     one_gpu.submit(judged.job("job", seconds=1))
@@ -99,7 +99,9 @@ def test_a_gate_that_a_tenant_takes_off_buys_nothing(one_gpu, resident):
 
 
 @pytest.mark.parametrize("annotation", [PLACE, "gpupack.dev/preemption"])
-def test_a_tenant_gives_a_pod_no_place_and_stops_nobody(one_gpu, resident, judged, annotation):
+def test_a_tenant_can_neither_place_a_pod_nor_preempt_by_an_annotation(
+    one_gpu, resident, judged, annotation
+):
     written = {annotation: '{"node":"gpupack-1","workers":"0"}'}
     refused = merge(resident, "second", {"metadata": {"annotations": written}})
     assert f"metadata.annotations[{annotation}]" in refused.stderr
@@ -121,8 +123,8 @@ def test_a_tenant_gives_a_pod_no_place_and_stops_nobody(one_gpu, resident, judge
 )
 def test_the_scheduler_s_account_changes_no_other_part_of_a_pod(one_gpu, patch):
     kind = "json" if isinstance(patch, list) else "merge"
-    told = (f"--type={kind}", f"--patch={json.dumps(patch)}", f"--as={SCHEDULER}")
-    refused = one_gpu.kubectl("patch", "pod", "second", *told)
+    patch_options = (f"--type={kind}", f"--patch={json.dumps(patch)}", f"--as={SCHEDULER}")
+    refused = one_gpu.kubectl("patch", "pod", "second", *patch_options)
     assert "gpupack's scheduler" in refused.stderr
 
 
@@ -132,7 +134,7 @@ def test_the_scheduler_s_account_changes_no_pod_that_does_not_wait(one_gpu):
     assert "only pods that wait behind the gate" in refused.stderr
 
 
-def test_a_pod_with_a_volume_of_its_own_is_let_in_and_keeps_all_nodes(kube, judged):
+def test_a_pod_with_its_own_volume_is_admitted_without_a_node(kube, judged):
     made = judged.pod("notebook", share=Share(10, 1024))
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     volume = {"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
@@ -149,7 +151,7 @@ def test_a_pod_with_a_volume_of_its_own_is_let_in_and_keeps_all_nodes(kube, judg
 
 @pytest.fixture
 def guest(kube, others, judged):
-    """Another namespace, whose Deployment has borrowed all GPUs; this one is promised four."""
+    """Another namespace, whose Deployment has borrowed all GPUs; this one has a quota of four."""
     name = kube.namespace
     cohort = {
         "apiVersion": "gpupack.dev/v1beta1",
@@ -168,7 +170,7 @@ def guest(kube, others, judged):
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_a_pod_that_borrows_is_evicted_for_a_job_that_is_promised_its_gpus(kube, guest, judged):
+def test_a_pod_that_borrows_is_evicted_for_a_job_that_reclaims_quota(kube, guest, judged):
     kube.submit(judged.job("owner", gpus=4, seconds=30))
     kube.wait_phase("owner", "Running", seconds=60)
     evicted = guest.event_texts()
@@ -207,7 +209,7 @@ def test_a_budget_keeps_pods_from_being_evicted(kube, guest, judged):
 
 
 @pytest.mark.alone
-def test_a_pod_that_is_promised_gpus_has_a_job_stopped_for_it(kube, others, judged):
+def test_a_pod_within_its_quota_preempts_a_job(kube, others, judged):
     kube.submit(quota(limit(4)))
     guest = others("guest")
     cohort = {
@@ -230,7 +232,7 @@ def test_a_pod_that_is_promised_gpus_has_a_job_stopped_for_it(kube, others, judg
         kube.delete("gpucohort", kube.namespace)
 
 
-def test_a_pod_whose_only_node_is_gone_before_its_binding_is_told_what_to_do(kube, judged):
+def test_the_condition_of_a_pod_whose_only_node_is_gone_says_what_to_do(kube, judged):
     """The scheduler's own write lets it in to a node that is gone when kube-scheduler looks."""
     kept, gone = "example.test/kept", "gone-before-the-binding"
     pod = judged.pod("stranded")
@@ -250,7 +252,7 @@ def test_a_pod_whose_only_node_is_gone_before_its_binding_is_told_what_to_do(kub
     condition = wait_for(
         lambda: pod_condition(kube.pod("stranded"), "gpupack.dev/Stranded") or None,
         seconds=60,
-        what="the pod is told",
+        what="the pod gets its condition",
     )
     assert (condition["status"], condition["reason"]) == ("True", "NodeDeleted")
     assert f"node {gone}, to which the queue let the pod in, is gone" in condition["message"]

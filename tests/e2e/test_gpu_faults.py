@@ -75,7 +75,7 @@ def moment(text):
     return dt.datetime.fromisoformat(text)
 
 
-def test_a_gang_whose_gpu_failed_runs_elsewhere_within_seconds_and_the_gpu_is_kept_out(
+def test_a_gang_whose_gpu_failed_runs_elsewhere_within_seconds_and_the_gpu_is_quarantined(
     kube, cluster, system, node, inventory, judged
 ):
     other = cluster.nodes()[1]
@@ -90,7 +90,7 @@ def test_a_gang_whose_gpu_failed_runs_elsewhere_within_seconds_and_the_gpu_is_ke
     lost = sorted(each for pod in kube.pods("gang") for each in annotated_devices(pod))
     assert [each[-2:] for each in lost] == ["-6", "-7"]
     inventory(7)
-    wait_for(lambda: graded(kube, node, 7)[0] == "Failed", seconds=60, what="the loss is told")
+    wait_for(lambda: graded(kube, node, 7)[0] == "Failed", seconds=60, what="the loss is reported")
     wait_for(
         lambda: (
             kube.gpujob("gang")["status"].get("attempt") == 2 and kube.phase("gang") == "Running"
@@ -122,12 +122,12 @@ def test_a_gang_whose_gpu_failed_runs_elsewhere_within_seconds_and_the_gpu_is_ke
     wait_for(lambda: not quarantined(kube, node), seconds=60, what="its probation is over")
     kube.wait_phase("two", "Succeeded")
     about = f"--field-selector=involvedObject.name={node}"
-    told_of = system.kubectl("get", "events", "--namespace=default", about).stdout
-    assert "Quarantined" in told_of
-    assert "Released" in told_of
+    events = system.kubectl("get", "events", "--namespace=default", about).stdout
+    assert "Quarantined" in events
+    assert "Released" in events
 
 
-def test_a_pod_whose_gpu_failed_is_told_and_evicted_once_its_cohort_wants_that(
+def test_a_pod_on_a_failed_gpu_gets_a_condition_and_is_evicted_if_its_cohort_says_so(
     kube, node, inventory, judged, cohort
 ):
     kube.submit(on_node(judged.job("most", gpus=6, seconds=600), node))
@@ -136,11 +136,19 @@ def test_a_pod_whose_gpu_failed_is_told_and_evicted_once_its_cohort_wants_that(
         kube.submit(pinned(judged.pod(name), node))
         kube.wait_pod(name, "Running")
     inventory(7)
-    wait_for(lambda: told(kube, "stays") == "True", seconds=60, what="the pod is told")
+    wait_for(
+        lambda: failed_condition(kube, "stays") == "True",
+        seconds=60,
+        what="the pod gets its condition",
+    )
     assert "GpuFailed" in kube.events("stays")
-    assert told(kube, "notebook") == ""
+    assert failed_condition(kube, "notebook") == ""
     inventory(8)
-    wait_for(lambda: told(kube, "stays") == "False", seconds=60, what="it is told of the end")
+    wait_for(
+        lambda: failed_condition(kube, "stays") == "False",
+        seconds=60,
+        what="the condition is cleared",
+    )
     cohort("Evict")
     inventory(7)
     wait_for(
@@ -151,7 +159,7 @@ def test_a_pod_whose_gpu_failed_is_told_and_evicted_once_its_cohort_wants_that(
     assert kube.pod("notebook")["status"]["phase"] == "Running"
 
 
-def told(kube, name):
+def failed_condition(kube, name):
     """What its condition says; empty: there is none."""
     return pod_condition(kube.pod(name), "gpupack.dev/GpuFailed").get("status", "")
 

@@ -68,7 +68,7 @@ def idle_since(kube, pod):
     return found.get("idleSince")
 
 
-def told_idle(kube, name):
+def idle_condition(kube, name):
     found = pod_condition(kube.pod(name), "gpupack.dev/Idle")
     return found if found and found["status"] == "True" else None
 
@@ -82,8 +82,10 @@ def test_idle_pods_are_reported_and_those_that_opted_in_evicted_as_their_budgets
     kube.wait_pod("stays", "Running")
     kube.wait_pod("works", "Running")
     (first,) = kube.wait_scale("deployment", "web")
-    condition = wait_for(lambda: told_idle(kube, "stays"), seconds=90, what="it is called idle")
-    tell(f"a pod that never used its GPU was told so after {time.monotonic() - begin:.0f} s")
+    condition = wait_for(
+        lambda: idle_condition(kube, "stays"), seconds=90, what="it gets the idle condition"
+    )
+    tell(f"a pod that never used its GPU got its condition after {time.monotonic() - begin:.0f} s")
     assert (
         f"longer than the {AFTER_SECONDS} s that GPUCohort {cohort} allows" in condition["message"]
     )
@@ -101,11 +103,11 @@ def test_idle_pods_are_reported_and_those_that_opted_in_evicted_as_their_budgets
         seconds=60,
         what="the pod that opted in is evicted",
     )
-    assert told_idle(kube, "works") is None
+    assert idle_condition(kube, "works") is None
     assert kube.pod("stays")["status"]["phase"] == "Running"
 
 
-def test_a_scheduler_that_begins_anew_neither_loses_time_nor_adds_any(kube, system, cohort, judged):
+def test_a_restart_of_the_scheduler_does_not_change_the_idle_time(kube, system, cohort, judged):
     kube.submit(notebook(judged, "notebook", **{RECLAIM: "true"}))
     pod = kube.wait_pod("notebook", "Running")
     since = wait_for(lambda: idle_since(kube, pod), seconds=60, what="the agent says since when")
@@ -121,10 +123,12 @@ def test_a_scheduler_that_begins_anew_neither_loses_time_nor_adds_any(kube, syst
     assert AFTER_SECONDS - 1 <= time.time() - began <= AFTER_SECONDS + 75
 
 
-def test_who_works_again_is_told_so(kube, cohort, judged):
+def test_the_idle_condition_is_cleared_when_the_pod_works_again(kube, cohort, judged):
     kube.submit(notebook(judged, "notebook"))
     kube.wait_pod("notebook", "Running")
-    wait_for(lambda: told_idle(kube, "notebook"), seconds=90, what="it is called idle")
+    wait_for(
+        lambda: idle_condition(kube, "notebook"), seconds=90, what="it gets the idle condition"
+    )
     kube.insist("annotate", "pod", "notebook", f"{IDLE}-")
     found = wait_for(
         lambda: (

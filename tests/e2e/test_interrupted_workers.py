@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers that save on SIGTERM and exit 0, as the docs ask: whoever ends them, the job goes on.
+"""Workers that save on SIGTERM and exit 0, as the docs ask: their job continues after any end.
 
 The judge holds its GPUs until SIGTERM, leaves a result and exits 0.
 """
@@ -112,7 +112,7 @@ def test_a_worker_that_is_ended_and_exits_0_starts_again(kube, saver, end, reaso
 
 
 @pytest.mark.parametrize("separate", [True, False], ids=["separate pods", "one pod"])
-def test_one_worker_of_a_gang_that_is_ended_and_exits_0_starts_all_again(kube, saver, separate):
+def test_an_interrupted_worker_that_exits_0_restarts_the_gang(kube, saver, separate):
     saver("gang", workers=2, node=kube.nodes()[0], podPerWorker=separate)
     pods = kube.pods("gang")
     assert len(pods) == (2 if separate else 1)
@@ -157,7 +157,7 @@ def test_ends_while_the_operator_is_down_are_no_success(kube, system, saver):
     goes_on(kube, "lost", "PodLost")
 
 
-def test_a_worker_says_to_autoscalers_that_its_node_stays_unless_its_job_is_movable(kube, saver):
+def test_a_worker_forbids_scale_down_of_its_node_unless_its_job_is_movable(kube, saver):
     saver("stays")
     saver("moves", movable=True)
     (stays,), (moves,) = kube.pods("stays"), kube.pods("moves")

@@ -2,7 +2,7 @@
 """Objects that no reader expects, made by an ordinary tenant: as large, or nested as deeply, as the
 API server takes them, or with what the operator's framework keeps of its own.
 
-Operator, extender and agents read every object of their kinds, whoever made it, and end for none.
+Operator, extender and agents read every object of their kinds, of any user, and end for none.
 """
 
 import json
@@ -55,7 +55,7 @@ def deep_gpujob(depth):
 
 
 def others_run(system, judged, neighbour, before):
-    """Every part sees what comes after the large object, and was not started anew for it."""
+    """Check that every part sees later objects and did not restart because of the large one."""
     neighbour.submit(judged.job("after"))
     neighbour.wait_phase("after", "Succeeded")
     assert restarts(system) == before
@@ -86,9 +86,7 @@ def test_a_gpujob_that_is_nested_deeply_ends_no_part(kube, resident, system, jud
     others_run(system, judged, neighbour, before)
 
 
-def test_a_gpujob_with_what_kopf_keeps_of_its_own_is_heard_of_as_any_other(
-    kube, system, judged, others
-):
+def test_a_gpujob_with_annotations_of_kopf_is_handled_like_others(kube, system, judged, others):
     neighbour, before = others("neighbour"), restarts(system)
     marked = judged.job("marked")
     marked["metadata"]["annotations"] = {"kopf.zalando.org/last-handled-configuration": "x"}

@@ -119,7 +119,7 @@ def report():
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_launcher_makes_one_training_of_all_workers(launched, report, case):
+def test_a_launcher_starts_one_training_over_all_workers(launched, report, case):
     logs = finished(launched, case.name)
     processes = [
         (worker, *found)

@@ -16,7 +16,7 @@ def test_a_failing_worker_fails_the_job_with_its_exit_code(kube, judged):
     assert "7" in condition(job, "Failed")["message"]
 
 
-def test_a_failing_job_is_tried_again_as_often_as_it_says(kube, judged):
+def test_a_failing_job_is_repeated_up_to_its_limit(kube, judged):
     kube.submit(judged.job("stubborn", exit_code=7, maxRestarts=2))
     job = kube.wait_phase("stubborn", "Failed", seconds=90)
     assert outcomes(job) == ["Failed", "Failed", "Failed"]
@@ -54,7 +54,7 @@ def test_a_worker_that_hangs_is_ended_by_its_probe_and_the_job_starts_again(kube
     assert "exit code 137" in job["status"]["attempts"][0]["message"]
 
 
-def test_what_a_worker_said_last_and_its_pods_stay_after_it_was_tried_again(kube, judged):
+def test_the_last_log_lines_and_the_pods_of_a_failed_attempt_stay(kube, judged):
     job = judged.job("loud", maxRestarts=1)
     (container,) = job["spec"]["template"]["spec"]["containers"]
     container |= {"name": "main", "command": ["sh", "-c", "echo boom >&2; exit 3"]}
@@ -73,7 +73,7 @@ def test_what_a_worker_said_last_and_its_pods_stay_after_it_was_tried_again(kube
 
 
 @pytest.mark.slow
-def test_a_wrong_image_gives_its_gpus_back_and_says_when_it_is_tried_again(kube, judged):
+def test_a_job_with_a_wrong_image_releases_its_gpus_and_shows_its_next_attempt(kube, judged):
     job = judged.job("typo")
     (container,) = job["spec"]["template"]["spec"]["containers"]
     container |= {"image": "registry.invalid/typo:1", "imagePullPolicy": "IfNotPresent"}
@@ -94,7 +94,7 @@ def test_one_failed_worker_stops_the_whole_gang(kube, judged):
 
 
 @pytest.mark.alone
-def test_a_job_past_its_deadline_fails_and_gives_its_gpus_back(kube, judged):
+def test_a_job_past_its_deadline_fails_and_releases_its_gpus(kube, judged):
     kube.submit(judged.job("endless", workers=2, gpus=8, seconds=300, activeDeadlineSeconds=3))
     job = kube.wait_phase("endless", "Failed")
     assert outcomes(job) == ["DeadlineExceeded"]
@@ -109,7 +109,7 @@ def test_a_finished_job_is_deleted_after_its_time_to_live(kube, judged):
 
 
 @pytest.mark.alone
-def test_a_suspended_job_gives_its_gpus_back_and_resumes_as_a_new_attempt(kube, judged):
+def test_a_suspended_job_releases_its_gpus_and_resumes_as_a_new_attempt(kube, judged):
     kube.submit(judged.job("pausing", workers=2, gpus=8, seconds=4))
     kube.wait_phase("pausing", "Running")
     kube.kubectl("patch", "gj", "pausing", "--type=merge", "-p", '{"spec":{"suspend":true}}')
@@ -192,11 +192,11 @@ def test_deleting_a_job_at_once_leaves_nothing(kube, judged):
     wait_for(lambda: leftovers(kube) == "", seconds=60, what="nothing is left")
 
 
-def test_the_story_of_a_job_stands_in_its_events(kube, judged):
-    kube.submit(judged.job("told"))
-    kube.wait_phase("told", "Succeeded")
+def test_the_events_of_a_job_show_its_history(kube, judged):
+    kube.submit(judged.job("events"))
+    kube.wait_phase("events", "Succeeded")
     wait_for(
-        lambda: {"Admitted", "Succeeded"} <= set(kube.events("told")),
+        lambda: {"Admitted", "Succeeded"} <= set(kube.events("events")),
         seconds=60,
         what="its events",
     )

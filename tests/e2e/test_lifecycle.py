@@ -40,7 +40,7 @@ def test_a_job_is_suspended_and_resumed_by_the_command(kube, cli, judged):  # no
 
 
 @pytest.mark.slow
-def test_what_waits_for_a_deadline_says_when_it_starts_and_starts_by_then(
+def test_a_job_that_waits_for_a_deadline_shows_its_start_and_starts_by_then(
     kube,
     cli,  # noqa: F811
     administrator,  # noqa: F811

@@ -40,7 +40,7 @@ def free(kube, node):
     return found["status"]["free"]
 
 
-def test_a_gpu_in_maintenance_gets_no_new_work_and_what_holds_it_goes_on(kube, node, judged):
+def test_a_gpu_in_maintenance_gets_no_new_work_and_its_holders_continue(kube, node, judged):
     kube.submit(on_node(judged.job("before", gpus=1, seconds=600), node))
     kube.wait_phase("before", "Running")
     (held,) = annotated_devices(kube.pods("before")[0])
@@ -75,11 +75,11 @@ def test_a_gpu_in_maintenance_gets_no_new_work_and_what_holds_it_goes_on(kube, n
     ],
     ids=["reason", "length", "gpus", "drain", "never stops", "moment"],
 )
-def test_what_means_nothing_is_refused_with_the_field(system, entry, said):
+def test_an_invalid_maintenance_entry_is_refused_with_its_field(system, entry, said):
     assert said in refused(system, entry)
 
 
-def test_there_are_at_most_16_entries(system):
+def test_a_gpunode_has_at_most_16_maintenance_entries(system):
     assert "must have at most 16 items" in refused(system, *({"reason": "x"},) * 17)
 
 
@@ -108,7 +108,7 @@ def test_the_commands_of_the_page_work_one_after_the_other(system, node):
 
 
 @pytest.mark.slow
-def test_a_movable_job_leaves_a_gpu_in_maintenance_for_the_place_that_was_kept(
+def test_a_movable_job_moves_from_a_gpu_in_maintenance_to_its_reserved_gpu(
     kube, node, cluster, judged
 ):
     _, other = cluster.nodes()

@@ -33,7 +33,7 @@ def cut(idle, system, cluster):
         yield [each for each in devices if each.get("migParent")]
 
 
-def test_jobs_and_pods_get_slices_of_their_profile_and_others_are_told_why_not(kube, cut, judged):
+def test_jobs_and_pods_get_slices_of_their_profile_and_others_get_the_reason(kube, cut, judged):
     profiles = {each["uuid"]: each["migProfile"] for each in cut}
     assert {each["resource"] for each in cut} == {f"gpupack.dev/mig-{p}" for p in (SMALL, HALF)}
     assert all(each["simulated"] for each in cut)
@@ -87,7 +87,7 @@ def relayout(cut, system, cluster):
     want()
 
 
-def test_a_gpu_is_cut_anew_once_nobody_holds_its_slices_and_stays_so(
+def test_a_gpu_is_repartitioned_once_no_pod_holds_its_slices_and_stays_so(
     kube, relayout, system, judged
 ):
     want, node, gpu = relayout
@@ -114,7 +114,9 @@ def test_a_gpu_is_cut_anew_once_nobody_holds_its_slices_and_stays_so(
 
     kube.delete("pod", "holds", "--grace-period=1")
     wait_for(
-        lambda: profiles_of(system, node) == [SMALL] * 7, seconds=60, what="the GPU is cut anew"
+        lambda: profiles_of(system, node) == [SMALL] * 7,
+        seconds=60,
+        what="the GPU is repartitioned",
     )
     new = {each["uuid"] for each in slices_of(system, node)}
     pod = kube.wait_pod("waits", "Running")
@@ -133,7 +135,7 @@ def test_a_gpu_is_cut_anew_once_nobody_holds_its_slices_and_stays_so(
     assert {each["uuid"] for each in slices_of(system, node)} == new
 
 
-def test_a_pod_that_asks_for_a_profile_that_is_none_is_refused_with_those_there_are(kube, judged):
+def test_a_request_for_an_unknown_profile_is_refused_with_the_existing_ones(kube, judged):
     done = kube.apply(asking(judged, "wrong", "9g.1gb"))
     assert done.returncode != 0
     assert "there is no resource gpupack.dev/mig-9g.1gb" in done.stderr
@@ -150,7 +152,7 @@ def test_a_pod_that_asks_for_a_profile_that_is_none_is_refused_with_those_there_
         ({"gpus": 2, "mig": "1g.10gb", "interconnect": "nvlink"}, "MIG slices have no NVLink"),
     ],
 )
-def test_what_no_slice_can_be_is_refused_with_what_to_write(kube, spec, text):
+def test_an_invalid_slice_request_is_refused_with_what_to_write(kube, spec, text):
     job = {
         "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUJob",

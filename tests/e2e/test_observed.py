@@ -9,7 +9,7 @@ from observed_node import GPUS, OURS, THEIRS, job, last_node, pod
 from parts import rolled_out
 
 SECOND = "example.org/gpu"
-"""Of another plugin, whose GPUs our agent cannot look at."""
+"""The resource of another plugin, whose GPUs our agent cannot inspect."""
 
 pytestmark = pytest.mark.slow
 
@@ -23,9 +23,9 @@ def stand(cluster, system):
 
 @pytest.fixture(autouse=True)
 def served_and_not_held(idle, stand):
-    """The stand-in serves, and nobody holds its GPUs or ours."""
+    """Wait until the stand-in serves and no pod holds its GPUs or ours."""
     stand.start()
-    wait_for(lambda: stand.holders() == {}, seconds=60, what="nobody holds the observed GPUs")
+    wait_for(lambda: stand.holders() == {}, seconds=60, what="no pod holds the observed GPUs")
 
 
 def nodes_of(kube):
@@ -38,7 +38,7 @@ def waits(kube, name):
     return condition.get("status") == "False"
 
 
-def test_beside_another_plugin_our_agent_registers_nothing_and_is_ready(stand):
+def test_next_to_another_plugin_the_agent_registers_nothing_and_is_ready(stand):
     stand.wait_allocatable(OURS, 0)
     stand.wait_allocatable("gpupack.dev/gpu-share", 0)
     assert (stand.mode(), stand.gpunode()["resources"]) == ("observed", [THEIRS])
@@ -46,7 +46,7 @@ def test_beside_another_plugin_our_agent_registers_nothing_and_is_ready(stand):
     rolled_out(stand.system, "daemonset/gpupack-agent")
 
 
-def test_gangs_and_pods_are_packed_beside_what_another_scheduler_bound(kube, stand):
+def test_gangs_and_pods_are_packed_around_pods_of_another_scheduler(kube, stand):
     kube.submit(pod("theirs", 3))
     kube.wait_pod("theirs", "Running")
     kube.submit(job("gang", workers=2, gpus=2, resourceName=THEIRS))
@@ -62,7 +62,7 @@ def test_gangs_and_pods_are_packed_beside_what_another_scheduler_bound(kube, sta
     kube.wait_pod("later", "Running")
 
 
-def test_who_holds_which_gpu_is_read_back_from_the_kubelet(kube, stand):
+def test_the_gpus_of_each_pod_are_read_from_the_kubelet(kube, stand):
     kube.submit(pod("three", 3), pod("four", 4, schedulerName="gpupack"))
     for name in ("three", "four"):
         kube.wait_pod(name, "Running")
@@ -122,7 +122,7 @@ def test_two_plugins_on_one_node_are_packed_each_for_itself(kube, stand):
         stand.stop("second", SECOND)
 
 
-def test_without_the_other_plugin_a_deleted_gpunode_comes_back_as_ours(kube, stand):
+def test_without_the_other_plugin_a_deleted_gpunode_is_created_in_mode_owned(kube, stand):
     stand.give_back()
     assert stand.mode() == "owned"
     kube.submit(job("ours", workers=len(kube.nodes()), gpus=GPUS))

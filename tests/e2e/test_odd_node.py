@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agent and preflight on a node whose kubelet and driver lie elsewhere than is usual."""
+"""Agent and preflight on a node with unusual paths of kubelet and driver."""
 
 import json
 
@@ -62,7 +62,7 @@ def test_a_driver_container_is_found_and_its_nodes_also_when_they_come_later(odd
     odd_node.wait_gpus(kube)
     assert status_of(kube, "model") == "NVIDIA Stand-in"
     odd.make_device_nodes(odd_node.OPERATOR)
-    odd_node.run_agent_anew(system)
+    odd_node.restart_agent(system)
     wait_for(
         lambda: odd_node.in_agent(system, "test", "-c", "/dev/nvidiactl").returncode == 0 or None,
         seconds=60,
@@ -129,7 +129,7 @@ def test_gkes_driver_is_found_when_the_node_has_that_one(odd, kube, system):
     odd.insist(f"rm -rf {odd_node.OPERATOR}")
     odd.install_driver(odd_node.GKE)
     odd.make_device_nodes(odd_node.GKE)
-    odd_node.run_agent_anew(system)
+    odd_node.restart_agent(system)
     assert given(kube, "second") == {
         f"{odd_node.GKE}/lib64/libcuda.so.580.95.05",
         f"{odd_node.GKE}/bin/nvidia-smi",

@@ -133,7 +133,7 @@ def certificate(kube):
 
 @dataclasses.dataclass(frozen=True)
 class User:
-    """Runs commands and programs as a user who names no namespace of the release."""
+    """Run commands and programs as a user that does not name the release's namespace."""
 
     kubeconfig: Path
     token: str

@@ -54,7 +54,7 @@ def asking(judged, name, resource, **spec):
 
 
 @pytest.mark.alone
-def test_workers_go_to_the_node_that_has_what_they_ask_for_besides_gpus(kube, judged, advertised):
+def test_workers_go_to_the_node_that_has_their_other_resources(kube, judged, advertised):
     nodes = kube.nodes()
     for number, node in enumerate(nodes):
         resource = f"{NICS}-{number}"
@@ -66,7 +66,7 @@ def test_workers_go_to_the_node_that_has_what_they_ask_for_besides_gpus(kube, ju
         assert attempts == [("Succeeded", node)]
 
 
-def test_a_resource_that_no_node_has_is_told_at_once_and_its_arrival_starts_the_job(
+def test_a_resource_that_no_node_has_is_named_at_once_and_its_arrival_starts_the_job(
     kube, judged, advertised
 ):
     resource = f"{NICS}-late"
@@ -76,8 +76,8 @@ def test_a_resource_that_no_node_has_is_told_at_once_and_its_arrival_starts_the_
         message = kube.gpujob("early").get("status", {}).get("message", "")
         return message if resource in message else None
 
-    told = wait_for(why, seconds=60, what="the status names the resource")
-    assert "does not have the requested" in told
+    message = wait_for(why, seconds=60, what="the status names the resource")
+    assert "does not have the requested" in message
     assert "placement" not in kube.gpujob("early")["status"]
     node = kube.nodes()[-1]
     advertised(node, resource, 2)
@@ -88,7 +88,7 @@ def test_a_resource_that_no_node_has_is_told_at_once_and_its_arrival_starts_the_
 
 # The message names the resource only while the node has a free GPU.
 @pytest.mark.alone
-def test_what_a_pod_without_gpus_holds_is_not_planned_for(kube, judged, advertised):
+def test_resources_held_by_a_pod_without_gpus_are_not_planned(kube, judged, advertised):
     resource, node = f"{NICS}-held", kube.nodes()[0]
     advertised(node, resource, 1)
     holder = judged.pod("holder", gpus=1, seconds=600)

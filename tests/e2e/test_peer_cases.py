@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users of other queues reported, on the real cluster: quotas, who runs, who comes, and then
-who runs where, who waits why and who was stopped with which right.
+"""Reports of users of other queues on the real cluster: quotas, running jobs and new jobs, and then
+placements, reasons to wait and reasons of preemptions.
 
 The tests are named after the reports, as those of the queue alone are
 (tests/unit/queue/test_peer_cases.py). A node of the dev cluster is one NVLink clique of
@@ -29,8 +29,8 @@ def world(others):
 def job(judged):
     """A GPUJob that does not end by itself.
 
-    It goes to the node with the most free GPUs and is not bound to it: who may go to one node alone
-    waits for another reason.
+    It goes to the node with the most free GPUs and may run on any node: a job that is limited to
+    one node waits for another reason.
     """
 
     def make(name, gpus, **spec):
@@ -40,7 +40,7 @@ def job(judged):
 
 
 def test_kueue_10815_a_gang_reclaims_its_quota_where_its_clique_fits(world, job):
-    """Those who would lose least run on two cliques."""
+    """The jobs that would lose least run on two cliques."""
     world.promise(gec=8, unified=8)
     for name, node in {"u1": "n1", "u2": "n2", "u3": "n1", "u4": "n2"}.items():
         world.runs("unified", job(name, 4), node)
@@ -52,7 +52,7 @@ def test_kueue_10815_a_gang_reclaims_its_quota_where_its_clique_fits(world, job)
     )
 
 
-def test_kueue_1309_what_is_stopped_frees_room_on_one_node_not_here_and_there(world, job, judged):
+def test_kueue_1309_victims_free_gpus_on_one_node(world, job, judged):
     world.promise(a=8, b=8)
     for name, node in {"old1": "n1", "old2": "n2", "new1": "n1", "new2": "n2"}.items():
         world.runs("b", judged.deployment(name, gpus=4), node, bound=True)
@@ -77,8 +77,8 @@ def test_marin_8925_a_gang_preempts_for_its_rack_while_the_fleet_has_free_gpus(w
     )
 
 
-def test_kueue_13662_a_victim_does_not_come_back_into_the_room_of_its_beneficiary(world, job):
-    """The first of two to end goes before their beneficiary, and must not take what it left."""
+def test_kueue_13662_a_victim_does_not_get_the_reservation_of_its_preemptor(world, job):
+    """The first victim to end is before the preemptor in the queue; it must not get its GPUs."""
     world.promise(owner=16, borrower=0)
     slow = job("slow", 8)
     slow["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 20
@@ -97,7 +97,7 @@ def test_kueue_13662_a_victim_does_not_come_back_into_the_room_of_its_beneficiar
     )
 
 
-def test_kueue_1974_no_more_is_stopped_than_is_needed_when_the_tenant_borrows_already(world, job):
+def test_kueue_1974_no_extra_victim_is_preempted_for_a_tenant_that_borrows(world, job):
     world.promise(team=8, other=8)
     for name, node in {"low1": "n1", "low2": "n2", "low3": "n1", "low4": "n2"}.items():
         world.runs("team", job(name, 4, priority=-10), node)
@@ -109,7 +109,7 @@ def test_kueue_1974_no_more_is_stopped_than_is_needed_when_the_tenant_borrows_al
     )
 
 
-def test_kueue_10131_the_victims_are_the_same_each_time_and_those_who_lose_least(world, job):
+def test_kueue_10131_the_victims_are_always_those_with_the_least_loss(world, job):
     """Who went for the first job comes back when it is gone, and goes again for the second."""
     world.promise(owner=4, red=0, blue=0)
     world.runs("red", job("old1", 4), "n1")
@@ -139,7 +139,7 @@ def test_kueue_10131_the_victims_are_the_same_each_time_and_those_who_lose_least
     )
 
 
-def test_kai_1934_a_fair_share_is_reclaimed_although_nothing_is_promised(world, job, judged):
+def test_kai_1934_a_fair_share_is_reclaimed_without_any_quota(world, job, judged):
     world.promise(alice=0, bob=0)
     for name, node in {"a1": "n1", "a2": "n2", "a3": "n1", "a4": "n2"}.items():
         world.runs("alice", job(name, 4), node)

@@ -129,7 +129,7 @@ def test_a_rolling_update_with_one_free_place_ends_by_default(kube, judged):
     assert len(set(gpus(after))) == 12
 
 
-def test_a_pod_that_cannot_fit_says_why_in_its_condition(kube, judged):
+def test_the_condition_of_a_pod_that_cannot_fit_has_the_reason(kube, judged):
     kube.submit(judged.deployment("server", replicas=3, gpus=8))
     said = why(kube, "server")
     assert "fewer than 8 free GPUs" in said
@@ -137,7 +137,7 @@ def test_a_pod_that_cannot_fit_says_why_in_its_condition(kube, judged):
     assert len(kube.wait_scale("deployment", "server", seconds=120)) == 2
 
 
-def test_a_share_that_cannot_fit_says_why_in_its_condition(kube, judged):
+def test_the_condition_of_a_share_that_cannot_fit_has_the_reason(kube, judged):
     too_much = Share(percent=10, memory_mib=judged.gpu_memory_mib + 1)
     kube.submit(judged.deployment("server", share=too_much))
     assert f"GPU memory is below {too_much.memory_mib} MiB" in why(kube, "server")

@@ -99,7 +99,7 @@ def requests(job):
 
 
 @pytest.mark.slow
-def test_a_job_that_a_limit_range_makes_too_large_holds_nothing_until_that_is_mended(kube, judged):
+def test_a_job_that_a_limit_range_makes_too_large_holds_no_gpus(kube, judged):
     kube.submit(limit_range(HUGE_CPU))
     kube.submit(judged.job("greedy", workers=2))
     job = waits_for_cpu(kube, "greedy")
@@ -110,7 +110,7 @@ def test_a_job_that_a_limit_range_makes_too_large_holds_nothing_until_that_is_me
     assert "plannedPod" not in job["status"]
 
 
-def test_a_gang_is_spread_as_the_requests_that_a_limit_range_adds_want_it(kube, judged):
+def test_a_gang_is_placed_by_the_requests_that_a_limit_range_adds(kube, judged):
     nodes = json.loads(kube.insist("get", "nodes", "--output=json"))["items"]
     largest = max(quantity.milli_cpu(node["status"]["allocatable"]["cpu"]) for node in nodes)
     kube.submit(limit_range(f"{largest * 11 // 20}m"))
@@ -130,7 +130,7 @@ def test_overhead_of_a_runtime_class_is_planned(kube, judged, made):
     assert job["status"]["plannedPod"]["spec"]["overhead"] == {"cpu": "1k"}
 
 
-def test_a_job_goes_where_its_runtime_class_sends_it(kube, judged, made):
+def test_a_job_respects_the_node_selector_of_its_runtime_class(kube, judged, made):
     names = sorted(each["metadata"]["name"] for each in kube.gpunodes())
     for number, node in enumerate(names):
         selector = {"nodeSelector": {"kubernetes.io/hostname": node}}
@@ -145,8 +145,8 @@ def test_a_job_goes_where_its_runtime_class_sends_it(kube, judged, made):
         assert job["status"]["attempt"] == 1
 
 
-def test_what_a_mutating_policy_adds_is_planned(kube, judged, made):
-    """A sidecar that no node has room for, a selector and a toleration."""
+def test_additions_of_a_mutating_policy_are_planned(kube, judged, made):
+    """A sidecar that fits on no node, a selector and a toleration."""
     sidecar = (
         'Object.spec.initContainers{name: "mesh", image: "example.test/mesh:1", '
         'restartPolicy: "Always", resources: Object.spec.initContainers.resources{'

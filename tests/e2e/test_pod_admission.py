@@ -86,8 +86,8 @@ def test_the_operator_tries_pods_out_and_cannot_create_one(kube):
         "spec": {"containers": [container]},
     }
     create = ("create", "-f", "-", AS_OPERATOR)
-    told = kube.kubectl(*create, stdin=json.dumps(pod))
-    assert "the operator may try out a pod and not create one" in told.stderr
+    done = kube.kubectl(*create, stdin=json.dumps(pod))
+    assert "the operator may try out a pod and not create one" in done.stderr
     tried = kube.kubectl(*create, "--dry-run=server", stdin=json.dumps(pod))
     assert (tried.returncode, tried.stderr) == (0, "")
     assert kube.pods() == []

@@ -36,7 +36,7 @@ def test_every_example_gets_its_pods_in_a_restricted_namespace(restricted, manif
     wait_for(lambda: restricted.pods() or None, seconds=90, what="its pods")
 
 
-def test_a_users_image_runs_in_a_restricted_namespace_when_it_says_that_it_is_not_roots(restricted):
+def test_a_users_image_runs_in_a_restricted_namespace_as_non_root(restricted):
     worker = {"name": "worker", "image": "example.test/train:1"}
     spec = {"containers": [worker], "securityContext": {"runAsNonRoot": True}}
     restricted.submit(gpujob("train", template={"spec": spec}))

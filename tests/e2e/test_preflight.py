@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts are checked by what docs/preflight.md tells to type."""
+"""Hosts are checked with the commands of docs/preflight.md."""
 
 import json
 import re
@@ -43,16 +43,16 @@ def applied(system):
 
 def test_the_rollout_ends_where_every_host_passes_and_the_logs_tell_of_each(applied, cluster):
     assert [(each.returncode, each.stderr) for each in applied] == [(0, "")] * 3
-    told = applied[-1].stdout
+    output = applied[-1].stdout
     for words in (
         "no NVIDIA GPU is installed",
         "containerd 2",
         "on, specs in",
         "accepts device plugins",
     ):
-        assert told.count(words) == len(cluster.nodes()), words
-    assert "/containerd.toml" in told
-    assert "FAILURE" not in told
+        assert output.count(words) == len(cluster.nodes()), words
+    assert "/containerd.toml" in output
+    assert "FAILURE" not in output
 
 
 def test_its_pods_have_no_token_and_cannot_change_the_host(applied, system):

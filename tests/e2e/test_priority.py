@@ -30,7 +30,7 @@ def priority_class(kube):
         kube.delete("priorityclass", name)
 
 
-def test_a_quota_says_who_may_be_urgent_and_leaves_others_alone(kube, judged, priority_class):
+def test_a_resource_quota_limits_urgent_priorities_and_no_others(kube, judged, priority_class):
     high = priority_class("Never")
     selector = {"scopeName": "PriorityClass", "operator": "In", "values": [high]}
     kube.submit(
@@ -67,8 +67,8 @@ def tried(tenant, name):
     """What is said to a pod with GPUs and this class, once the API server knows of the class."""
 
     def look():
-        told = try_pod(tenant, asking(), priorityClassName=name)
-        return None if "no PriorityClass with name" in told else told
+        answer = try_pod(tenant, asking(), priorityClassName=name)
+        return None if "no PriorityClass with name" in answer else answer
 
     return wait_for(look, seconds=60, what=f"PriorityClass {name}")
 
@@ -87,7 +87,7 @@ def test_a_pod_with_gpus_has_any_class_of_an_administrator(kube, tenant, judged,
 
 
 @pytest.mark.alone
-def test_nobody_waits_behind_a_gang_that_a_cordoned_node_keeps_out(kube, judged, priority_class):
+def test_no_job_waits_behind_a_gang_that_a_cordoned_node_blocks(kube, judged, priority_class):
     high = priority_class("Never")
     *_, node = kube.nodes()
     kube.insist("cordon", node)
@@ -101,8 +101,8 @@ def test_nobody_waits_behind_a_gang_that_a_cordoned_node_keeps_out(kube, judged,
     kube.wait_phase("urgent", "Succeeded")
 
 
-@pytest.mark.alone  # beside others' pods its own may be among those that are only counted
-def test_the_list_of_gpunodes_says_who_holds_what_of_them(kube, judged):
+@pytest.mark.alone  # with other tests' pods its own may be among those that are only counted
+def test_the_list_of_gpunodes_shows_held_gpus(kube, judged):
     kube.submit(judged.job("holder", gpus=2, seconds=60))
     job = kube.wait_phase("holder", "Running")
     node = job["status"]["nodes"]

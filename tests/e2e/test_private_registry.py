@@ -78,7 +78,7 @@ HELLO = {
 
 
 @pytest.mark.usefixtures("private")
-def test_the_first_job_says_which_secret_lacks_and_runs_once_it_is_there(kube):
+def test_a_job_names_the_missing_pull_secret_and_runs_once_it_exists(kube):
     """The job of NOTES.txt."""
     kube.submit(HELLO)
     wanted = f"Secret {SECRET} of namespace {kube.namespace}: is it there"

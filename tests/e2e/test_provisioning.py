@@ -88,7 +88,7 @@ def wait_nodes(kube, reason, *, seconds=60):
     return wait_for(look, seconds=seconds, what=f"NodesRequested says {reason}")
 
 
-def test_where_the_cluster_has_no_such_kind_the_job_says_so_and_others_go_on(
+def test_a_missing_provisioning_kind_is_reported_and_other_jobs_continue(
     kube, system, impatient, judged
 ):
     kube.submit(large())
@@ -99,7 +99,7 @@ def test_where_the_cluster_has_no_such_kind_the_job_says_so_and_others_go_on(
     kube.wait_phase("small", "Succeeded")
 
 
-def test_a_job_runs_on_the_nodes_that_it_asked_for(kube, system, autoscaler, tell):
+def test_a_job_runs_on_the_nodes_that_it_requested(kube, system, autoscaler, tell):
     begin = time.monotonic()
     kube.submit(large())
     asked = wait_nodes(kube, "ProvisioningRequested")
@@ -128,7 +128,7 @@ def test_a_job_runs_on_the_nodes_that_it_asked_for(kube, system, autoscaler, tel
     wait_shrunk(system)
 
 
-def test_a_job_that_is_deleted_meanwhile_gives_back_what_it_asked_for(kube, system, autoscaler):
+def test_a_deleted_job_removes_its_provisioning_request(kube, system, autoscaler):
     kube.submit(large())
     wait_nodes(kube, "ProvisioningRequested")
     kube.delete("gpujob", "train")
@@ -137,7 +137,7 @@ def test_a_job_that_is_deleted_meanwhile_gives_back_what_it_asked_for(kube, syst
     assert grown(system) == []
 
 
-def test_a_job_that_is_suspended_gives_back_what_it_asked_for(kube, autoscaler):
+def test_a_suspended_job_removes_its_provisioning_request(kube, autoscaler):
     kube.submit(large())
     wait_nodes(kube, "ProvisioningRequested")
     kube.insist("patch", "gpujob", "train", "--type=merge", "-p", '{"spec":{"suspend":true}}')
@@ -152,7 +152,9 @@ def kill_operators(system):
 
 
 @pytest.mark.parametrize("step", [TEMPLATE, REQUEST, "Provisioned"])
-def test_nothing_is_asked_for_twice_when_the_operator_is_killed(kube, system, autoscaler, step):
+def test_no_provisioning_request_is_repeated_when_the_operator_is_killed(
+    kube, system, autoscaler, step
+):
     kube.submit(large())
     if step == "Provisioned":
         wait_nodes(kube, "Provisioned")
@@ -175,13 +177,11 @@ def test_nothing_is_asked_for_twice_when_the_operator_is_killed(kube, system, au
     assert leader(system, "operator")
 
 
-def test_a_request_that_fails_is_told_repeated_after_a_pause_and_given_up(kube, kind, kubeconfig):
+def test_a_failed_provisioning_request_is_reported_repeated_and_given_up(kube, kind, kubeconfig):
     with answering(kubeconfig, "Failed", after_seconds=0):
         kube.submit(large())
         found = wait_nodes(kube, "ProvisioningStopped", seconds=90)
-    assert (
-        "Failed (StandIn): the stand-in was told to say so; 2 requests in a row" in found["message"]
-    )
+    assert "Failed (StandIn): the stand-in is set to fail; 2 requests in a row" in found["message"]
     status = kube.gpujob("train")["status"]
     assert status["message"].endswith(found["message"])
     assert (status["nodesRequest"]["number"], status["nodesRequest"]["failures"]) == (2, 2)
@@ -189,9 +189,7 @@ def test_a_request_that_fails_is_told_repeated_after_a_pause_and_given_up(kube, 
     assert "ProvisioningFailed" in kube.events("train")
 
 
-def test_no_more_is_asked_for_than_the_quota_allows_of_a_model_that_is_not_there_yet(
-    kube, kind, kubeconfig
-):
+def test_provisioning_requests_respect_the_quota_of_a_model_without_nodes(kube, kind, kubeconfig):
     quota = {
         "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUQuota",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python API on the cluster: the examples of docs/python.md, and what becomes of who dies."""
+"""The Python API on the cluster: the examples of docs/python.md, and processes that die."""
 
 import json
 import os
@@ -75,9 +75,9 @@ def test_gpus_of_a_program_that_is_killed_are_held_until_their_time_is_over(
     assert job["status"]["phase"] == "Running"
 
 
-def test_a_program_without_rights_is_told_which_it_lacks(kube, environ, tmp_path):
-    kube.insist("create", "serviceaccount", "nobody")
-    token = kube.insist("create", "token", "nobody").strip()
+def test_the_error_of_a_program_without_rights_names_them(kube, environ, tmp_path):
+    kube.insist("create", "serviceaccount", "no-rights")
+    token = kube.insist("create", "token", "no-rights").strip()
     program = EXAMPLES["with-an-event-loop-1"]
     done = python_page.run(program, tmp_path, environ | {"GPUPACK_TOKEN": token})
     assert done.returncode == 1

@@ -25,7 +25,7 @@ def quota(*gpus, **spec):
     }
 
 
-def test_a_quota_bounds_what_a_namespace_uses_and_its_status_says_so(kube, judged):
+def test_a_quota_limits_a_namespace_and_its_status_has_the_usage(kube, judged):
     kube.submit(quota(limit(1, borrowingLimit=0)))
     kube.submit(judged.job("first", seconds=120))
     kube.wait_phase("first", "Running")
@@ -67,7 +67,7 @@ def test_two_quotas_in_one_namespace_are_refused_by_name(kube):
     assert "a namespace has one GPUQuota; call it default" in refused.stderr
 
 
-def test_a_cohort_above_itself_says_so_and_stops_nobody(kube, judged, cohort):
+def test_a_cohort_cycle_is_reported_and_blocks_no_job(kube, judged, cohort):
     kube.submit(quota(limit(1), cohort="nowhere"))
     kube.submit(judged.job("job"))
     kube.wait_phase("job", "Succeeded")
@@ -91,7 +91,7 @@ def test_a_cohort_above_itself_says_so_and_stops_nobody(kube, judged, cohort):
     [{"parent": "a"}, {"gpus": [limit(1)]}, {"order": "Strict"}, {"minRunSeconds": 0}],
     ids=lambda spec: next(iter(spec)),
 )
-def test_the_cohort_that_is_the_cluster_has_no_rules_of_its_own(kube, spec):
+def test_the_cohort_cluster_has_no_own_rules(kube, spec):
     whole = {
         "apiVersion": "gpupack.dev/v1beta1",
         "kind": "GPUCohort",
@@ -120,7 +120,7 @@ def test_a_tenant_reads_the_quota_of_its_namespace_and_no_other(resident, others
     assert resident.kubectl("get", "gpuquotas", f"--namespace={other}").returncode != 0
 
 
-def test_a_deadline_becomes_no_longer_once_the_job_was_admitted(kube, judged):
+def test_a_deadline_cannot_be_extended_after_admission(kube, judged):
     kube.submit(judged.job("job", seconds=60, activeDeadlineSeconds=300))
     kube.wait_phase("job", "Running")
     longer = json.dumps({"spec": {"activeDeadlineSeconds": 3000}})
@@ -145,7 +145,7 @@ def guest(kube, others, judged, cohort):
 
 
 @pytest.mark.alone
-def test_who_is_promised_gpus_gets_them_back_and_the_borrower_runs_again(kube, guest, judged):
+def test_a_namespace_reclaims_its_quota_and_the_borrower_runs_again(kube, guest, judged):
     kube.submit(judged.job("owner", gpus=4, seconds=5))
     kube.wait_phase("owner", "Running", seconds=60)
     borrower = guest.gpujob("borrower")["status"]
@@ -167,7 +167,7 @@ def test_who_is_promised_gpus_gets_them_back_and_the_borrower_runs_again(kube, g
 @pytest.mark.slow
 @pytest.mark.alone
 def test_a_preemption_survives_the_loss_of_every_part(kube, guest, judged, system):
-    """What was written is kept: the places are the beneficiary's, whoever else comes meanwhile."""
+    """The recorded reservation is kept: no later job gets the GPUs of the preemptor."""
     kube.submit(judged.job("owner", gpus=4, seconds=5))
     wait_for(
         lambda: (
@@ -175,7 +175,7 @@ def test_a_preemption_survives_the_loss_of_every_part(kube, guest, judged, syste
             or kube.phase("owner") in {"Running", "Succeeded"}
         ),
         seconds=60,
-        what="others are told to end",
+        what="victims are recorded",
     )
     for part in ("scheduler", "operator"):
         system.insist(
@@ -192,7 +192,7 @@ def test_a_preemption_survives_the_loss_of_every_part(kube, guest, judged, syste
 
 
 @pytest.mark.alone
-def test_nobody_is_stopped_for_a_job_that_would_still_not_fit(kube, guest, judged):
+def test_no_job_is_preempted_for_a_job_that_would_still_not_fit(kube, guest, judged):
     kube.submit(judged.job("owner", workers=3, gpus=8))
     kube.wait_reason("owner", "Unsatisfiable")
     assert guest.phase("borrower") == "Running"

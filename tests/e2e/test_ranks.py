@@ -77,7 +77,7 @@ def test_a_script_in_a_job_of_one_worker_is_not_distributed(kube, gpus):
 
 
 @pytest.mark.parametrize("separate", [True, False], ids=["separate pods", "one pod"])
-def test_scripts_of_two_workers_are_two_ranks_and_meet_however_they_decide(kube, separate):
+def test_scripts_of_two_workers_connect_as_two_ranks(kube, separate):
     kube.submit(on_node(of(2, podPerWorker=separate), "gpupack-1"))
     kube.wait_phase("ranks", "Succeeded", seconds=RUN_SECONDS)
     local = [0, 0, 0]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each service account may do is exactly what stands in rbac_expected.py."""
+"""The rights of each service account are exactly those of rbac_expected.py."""
 
 import re
 
 import pytest
 from harness import SYSTEM_NAMESPACE
 from rbac_expected import (
-    EVERYBODY,
+    ANY_USER,
     IN_ANY_NAMESPACE,
     IN_KUBE_SYSTEM,
     IN_THE_NAMESPACE_OF_BURN_INS,
@@ -32,33 +32,33 @@ def granted(kube, account, namespace):
 
 
 @pytest.mark.parametrize("account", sorted(IN_ANY_NAMESPACE))
-def test_an_account_may_do_in_any_namespace_what_the_table_says(system, account):
-    assert granted(system, account, "default") == EVERYBODY | IN_ANY_NAMESPACE[account]
+def test_an_account_has_exactly_the_cluster_rights_of_the_table(system, account):
+    assert granted(system, account, "default") == ANY_USER | IN_ANY_NAMESPACE[account]
 
 
 @pytest.mark.parametrize("account", sorted(IN_THE_SYSTEM_NAMESPACE))
 def test_an_account_may_do_a_little_more_in_the_system_namespace(system, account):
-    more = EVERYBODY | IN_ANY_NAMESPACE[account] | IN_THE_SYSTEM_NAMESPACE[account]
+    more = ANY_USER | IN_ANY_NAMESPACE[account] | IN_THE_SYSTEM_NAMESPACE[account]
     assert granted(system, account, SYSTEM_NAMESPACE) == more
 
 
 @pytest.mark.parametrize("account", sorted(IN_THE_NAMESPACE_OF_KUBELETS))
 def test_an_account_reads_kubelets_leases_only_where_the_table_says(system, account):
-    more = EVERYBODY | IN_ANY_NAMESPACE[account] | IN_THE_NAMESPACE_OF_KUBELETS[account]
+    more = ANY_USER | IN_ANY_NAMESPACE[account] | IN_THE_NAMESPACE_OF_KUBELETS[account]
     assert granted(system, account, "kube-node-lease") == more
 
 
 @pytest.mark.parametrize("account", sorted(IN_KUBE_SYSTEM))
-def test_the_api_reads_in_kube_system_by_which_ca_clients_are_known(system, account):
-    more = EVERYBODY | IN_ANY_NAMESPACE[account] | IN_KUBE_SYSTEM[account]
+def test_the_api_reads_the_client_ca_in_kube_system(system, account):
+    more = ANY_USER | IN_ANY_NAMESPACE[account] | IN_KUBE_SYSTEM[account]
     assert granted(system, account, "kube-system") == more
 
 
 @pytest.mark.parametrize("account", sorted(IN_THE_NAMESPACE_OF_BURN_INS))
-def test_the_operator_makes_gpujobs_where_burn_ins_run_alone(system, account):
+def test_the_operator_creates_gpujobs_only_in_the_burn_in_namespace(system, account):
     here = IN_THE_NAMESPACE_OF_BURN_INS[account]
     replaced = {(resource, names) for resource, names, _ in here}
-    anywhere = EVERYBODY | IN_ANY_NAMESPACE[account]
+    anywhere = ANY_USER | IN_ANY_NAMESPACE[account]
     others = {row for row in anywhere if row[:2] not in replaced}
     assert granted(system, account, "gpupack-acceptance") == others | here
 

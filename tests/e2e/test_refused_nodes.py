@@ -48,7 +48,7 @@ def test_a_node_that_kube_scheduler_refuses_is_named_and_the_next_attempt_avoids
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_while_one_worker_of_a_gang_is_refused_no_container_of_it_starts(kube, judged):
+def test_no_container_of_a_gang_starts_while_one_worker_is_refused(kube, judged):
     nodes = kube.nodes()
     kube.submit(holder(nodes[0]))
     kube.wait_pod("holder", "Running")

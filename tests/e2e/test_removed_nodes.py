@@ -85,14 +85,14 @@ def test_a_node_owns_its_gpunode_and_its_agents_lease(cluster, system):
 
 
 @pytest.mark.alone
-def test_a_gpunode_takes_nothing_from_others_once_its_node_is_removed(system, host):
+def test_the_gpunode_of_a_removed_node_takes_no_gpus_from_others(system, host):
     host(OLD)
     wait_for(lambda: owned_by_its_node(system, OLD), seconds=PATIENCE_SECONDS, what="an owner")
     host(NEW)
     wait_for(
         lambda: rejection(system, NEW)[0] == "True",
         seconds=PATIENCE_SECONDS,
-        what="the later node is told why it gets no work",
+        what="the later node shows why it gets no work",
     )
     assert f"the agent of node {OLD} lists too" in rejection(system, NEW)[1]
     assert rejection(system, OLD)[0] is None
@@ -118,7 +118,7 @@ def test_a_gpunode_that_no_node_owns_is_deleted_after_a_while(system, host):
 
 @pytest.mark.alone
 @pytest.mark.slow
-def test_gpunode_and_lease_go_with_the_node_and_come_back_with_it(cluster, system):
+def test_gpunode_and_lease_are_deleted_and_created_with_their_node(cluster, system):
     name = cluster.nodes()[-1]
     before = read(system, "node", name)
     labels = {

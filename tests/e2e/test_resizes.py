@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods without GPUs whose memory is resized in place beside GPUJobs.
+"""Pods without GPUs whose memory is resized in place next to GPUJobs.
 
-They are on one node, and ask for parts of its memory, so that nothing else need be known of it.
+They are on one node and request parts of its memory, so the test needs no other facts of it.
 """
 
 import json
@@ -56,13 +56,13 @@ def job(judged, name, node, memory):
 
 
 def waits_for_memory(kube, name):
-    def told():
+    def lacks_memory():
         return "of memory free" in kube.gpujob(name).get("status", {}).get("message", "")
 
-    wait_for(told, seconds=30, what="the status says that memory is lacking")
+    wait_for(lacks_memory, seconds=30, what="the status says that memory is lacking")
 
 
-def test_a_pod_that_shrinks_makes_room_for_a_job(kube, judged, node, part_of):
+def test_a_pod_that_shrinks_frees_memory_for_a_job(kube, judged, node, part_of):
     running(kube, "large", node, part_of(0.6))
     kube.submit(job(judged, "train", node, part_of(0.5)))
     waits_for_memory(kube, "train")
@@ -71,7 +71,7 @@ def test_a_pod_that_shrinks_makes_room_for_a_job(kube, judged, node, part_of):
 
 
 @pytest.mark.slow
-def test_a_resize_that_is_deferred_keeps_room_until_it_is_withdrawn(kube, judged, node, part_of):
+def test_a_deferred_resize_reserves_memory_until_it_is_withdrawn(kube, judged, node, part_of):
     for name in ("grows", "in-its-way"):
         running(kube, name, node, part_of(0.3))
     assert resize(kube, "grows", part_of(0.8)).returncode == 0
@@ -93,8 +93,8 @@ def test_a_resize_that_no_node_can_do_takes_nothing_from_jobs(kube, judged, node
     if refused.returncode == 0:
 
         def infeasible():
-            told = pod_condition(kube.pod("greedy"), "PodResizePending")
-            return told.get("reason") == "Infeasible"
+            condition = pod_condition(kube.pod("greedy"), "PodResizePending")
+            return condition.get("reason") == "Infeasible"
 
         wait_for(infeasible, seconds=60, what="the kubelet refuses the resize")
     kube.submit(job(judged, "train", node, part_of(0.3)))

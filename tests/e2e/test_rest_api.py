@@ -12,7 +12,7 @@ def api(system):
         yield calling
 
 
-def test_a_tenant_sees_the_cluster_and_his_own_jobs(kube, system, api, judged):
+def test_a_tenant_sees_the_cluster_and_its_own_jobs(kube, system, api, judged):
     with viewer(kube) as token:
         bearer = {"Authorization": f"Bearer {token}"}
         kube.submit(judged.job("seen", gpus=1, workers=1, seconds=20))
@@ -35,7 +35,7 @@ def test_a_tenant_sees_the_cluster_and_his_own_jobs(kube, system, api, judged):
         assert refused.headers["content-type"] == "application/problem+json"
 
 
-def test_strangers_are_told_nothing_but_that_it_lives(api):
+def test_unauthenticated_callers_get_only_the_health(api):
     assert api.get("health").json() == {"status": "ok", "missing": ""}
     for path in ("status", "nodes", "jobs", "queue", "quotas", "monitoring"):
         assert api.get(path).status_code == 401
@@ -43,7 +43,7 @@ def test_strangers_are_told_nothing_but_that_it_lives(api):
         assert api.get(path, headers=forged).status_code in {401, 429}
 
 
-def test_a_job_that_waits_says_why(kube, api, judged):
+def test_a_pending_job_shows_the_reason(kube, api, judged):
     with viewer(kube) as token:
         bearer = {"Authorization": f"Bearer {token}"}
         kube.submit(judged.job("too-big", gpus=8, workers=9, seconds=1))
@@ -62,13 +62,13 @@ def test_a_job_that_waits_says_why(kube, api, judged):
         assert waiting["reason"] == "Unsatisfiable"
 
 
-def test_gpus_are_held_for_a_caller_until_he_gives_them_back(kube, api):
+def test_gpus_are_held_for_a_caller_until_their_release(kube, api):
     with viewer(kube, "gpupack-edit") as token:
         bearer = {"Authorization": f"Bearer {token}", "Idempotency-Key": "the-same"}
         asked = {"gpu_count": 2, "gpu_type": "H100", "seconds": 300}
         made = api.post("allocate", json=asked, headers=bearer)
         assert made.status_code == 201, made.text
-        # Tests beside this one may hold the GPUs for a while.
+        # Parallel tests may hold the GPUs for a while.
         path = f"allocations/{made.json()['allocation_id']}"
         held = wait_for(
             lambda: found if (found := api.get(path, headers=bearer).json())["success"] else None,
@@ -126,7 +126,7 @@ def test_the_callers_program_runs_on_the_gpus_that_were_held_for_it(kube, api, j
         assert api.delete(path, headers=bearer).status_code == 204
 
 
-def test_who_may_not_create_gpujobs_holds_none(kube, api):
+def test_a_caller_without_the_right_to_create_gpujobs_gets_no_allocation(kube, api):
     with viewer(kube) as token:
         bearer = {"Authorization": f"Bearer {token}"}
         refused = api.post("allocate", json={"gpu_count": 1}, headers=bearer)

@@ -26,9 +26,9 @@ NAMESPACE = "team-a"
 
 @pytest.fixture
 def shell(kube, tmp_path):
-    """Runs commands as somebody would who copies them; what they say."""
+    """Run commands as a user that copies them; return their output."""
     kubectl = str(pathlib.Path(kubectl_binary()).parent)
-    told = {"KUBECONFIG": str(kube.kubeconfig), "PATH": f"{kubectl}:{os.environ['PATH']}"}
+    added = {"KUBECONFIG": str(kube.kubeconfig), "PATH": f"{kubectl}:{os.environ['PATH']}"}
 
     def run(*commands):
         text = "\n".join(("set -euo pipefail", "trap 'kill $!' EXIT", *commands))
@@ -37,7 +37,7 @@ def shell(kube, tmp_path):
             done = subprocess.run(
                 ["bash", "-c", text.replace(NAMESPACE, kube.namespace)],
                 cwd=tmp_path,
-                env=os.environ | told,
+                env=os.environ | added,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 timeout=120,
@@ -49,7 +49,7 @@ def shell(kube, tmp_path):
     return run
 
 
-def test_the_commands_of_the_page_hold_a_gpu_and_give_it_back(kube, shell):
+def test_the_commands_of_the_page_allocate_and_release_a_gpu(kube, shell):
     assert len(COMMANDS) == 3
     said = [
         json.JSONDecoder().raw_decode(line)[0]
@@ -65,6 +65,6 @@ def test_the_commands_of_the_page_hold_a_gpu_and_give_it_back(kube, shell):
 
 
 def test_the_commands_of_the_page_call_with_the_kubeconfigs_certificate(shell):
-    (told,) = commands("With a client certificate")
-    said = shell(told)
+    (script,) = commands("With a client certificate")
+    said = shell(script)
     assert json.loads(said[said.index("{") :])["total_nodes"] > 0

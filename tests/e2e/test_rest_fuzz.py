@@ -14,7 +14,7 @@ SECONDS = 30
 
 
 @pytest.mark.slow
-def test_what_a_tenant_sends_is_answered_as_the_document_says(kube, system):
+def test_answers_to_random_calls_conform_to_the_openapi_document(kube, system):
     # One job that waits for GPUs for eight seconds, not more.
     kube.submit(*rest_api.quotas(jobs=1))
     with viewer(kube, *rest_api.ROLES) as token, forwarded(system) as (url, ca):

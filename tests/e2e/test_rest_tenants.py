@@ -83,7 +83,7 @@ ADMINISTRATORS = {"GET snapshot", "POST config/reload"}
 """Refused to every tenant."""
 
 LATER = {429, 503}
-"""Who calls often, or while others load the API server, is told to come again."""
+"""Statuses of answers to frequent calls, or while others load the API server."""
 
 LASTS_SECONDS = 3600
 """Longer than the calls of both tenants take on a cluster that others fill."""
@@ -91,7 +91,7 @@ LASTS_SECONDS = 3600
 
 @dataclasses.dataclass(frozen=True)
 class Resident:
-    """A tenant, and all the words that are his."""
+    """A tenant, and all the words that belong to it."""
 
     kube: Kube
     token: str
@@ -103,7 +103,7 @@ class Resident:
 
     @property
     def words(self) -> set[str]:
-        """What nobody else is to read: his namespace is in his user's name, too."""
+        """Words that no other user may read; the namespace is also in the name of the user."""
         return {self.kube.namespace, self.job, self.waiting, self.held, self.pod}
 
 
@@ -151,7 +151,7 @@ def documented(api):
 
 
 def filled(template, me, other):
-    """A call as one tenant makes it, with his and the other's names."""
+    """A call of one tenant, with the names of both."""
     text = json.dumps(template)
     names = {"mine": me.kube.namespace, "my_job": me.job, "my_waiting": me.waiting}
     names |= {"my_held": me.held, "waiting": other.waiting}
@@ -163,7 +163,7 @@ def filled(template, me, other):
 
 
 def called(api, call, sent, token, *, key=None):
-    """The answer; who is told to come again later does, for a minute."""
+    """Return the answer; repeat calls that are rejected for load, for a minute."""
     method, path = call.split(" ")
     places = {name: sent[name] for name in ("namespace", "name") if f"{{{name}}}" in path}
     rest = {name: value for name, value in sent.items() if name not in places}
@@ -183,11 +183,11 @@ def called(api, call, sent, token, *, key=None):
         raise StillWaiting(f"{error}; the last answer is {said}") from error
 
 
-def test_every_call_is_made_here(api):
+def test_every_documented_call_is_tested(api):
     assert documented(api) == set(CALLS)
 
 
-def test_no_call_tells_a_tenant_of_another(api, tenants):
+def test_no_call_reveals_other_tenants(api, tenants):
     for me, other in (tenants, tenants[::-1]):
         seen = ""
         for call, templates in CALLS.items():
@@ -195,8 +195,8 @@ def test_no_call_tells_a_tenant_of_another(api, tenants):
                 sent = filled(template, me, other)
                 answer = called(api, call, sent, me.token)
                 said = json.dumps(sent)
-                told = {word for word in other.words if word in answer.text and word not in said}
-                assert not told, f"{call} {sent} as {me.kube.namespace} tells {told}"
+                leaked = {word for word in other.words if word in answer.text and word not in said}
+                assert not leaked, f"{call} {sent} as {me.kube.namespace} tells {leaked}"
                 theirs = other.kube.namespace in said and "after" not in sent
                 if theirs or call in ADMINISTRATORS:
                     assert answer.status_code in {403, 404}, f"{call} {sent}: {answer.text[:500]}"
@@ -206,10 +206,10 @@ def test_no_call_tells_a_tenant_of_another(api, tenants):
         assert not {word for word in me.words if word not in seen}, "he sees his own"
     for each in tenants:
         held = each.kube.gpujob(each.held)
-        assert "deletionTimestamp" not in held["metadata"], "nobody gave it back"
+        assert "deletionTimestamp" not in held["metadata"], "no other call released it"
 
 
-def test_answers_are_not_kept_by_anybody_between(api, kube):
+def test_answers_are_not_cached(api, kube):
     with viewer(kube) as token:
         answer = api.get("status", headers={"Authorization": f"Bearer {token}"})
     assert answer.headers["cache-control"] == "no-store"

@@ -31,7 +31,7 @@ def uuids(job):
         ({"revision": -1}, "should be greater than or equal to 0"),
     ],
 )
-def test_what_no_revision_allows_is_refused_and_changes_nothing(kube, judged, spec, message):
+def test_a_change_that_no_revision_allows_is_refused(kube, judged, spec, message):
     kube.submit(judged.job("train", gpus=1, seconds=1, suspend=True, revision=2))
     before = kube.gpujob("train")["spec"]
     assert message in patch(kube, "train", **spec)
@@ -41,7 +41,7 @@ def test_what_no_revision_allows_is_refused_and_changes_nothing(kube, judged, sp
 @pytest.mark.slow
 @pytest.mark.alone
 def test_a_job_keeps_its_gpus_by_a_higher_revision_though_others_wait_for_them(kube, judged):
-    """It has all GPUs of the cluster, so whoever waits would get any that is given back."""
+    """It has all GPUs of the cluster, so pending jobs would get any that it released."""
     kube.submit(judged.job("train", workers=2, gpus=8, seconds=600))
     first = kube.wait_phase("train", "Running", seconds=60)
     kube.submit(judged.job("waits", seconds=1))

@@ -66,7 +66,7 @@ def test_each_container_sees_its_own_gpus_and_keeps_them_when_it_restarts(kube, 
 
 @pytest.mark.alone
 def test_a_pods_gpus_are_those_of_all_its_containers_until_all_have_ended(kube, cluster, judged):
-    """A container that has ended keeps its GPUs: the kubelet frees its tickets with the pod."""
+    """A container that has ended keeps its GPUs: the kubelet frees device tokens with the pod."""
     node = cluster.nodes()[0]
     kube.submit(on_node(several(judged, "pair", restart="Never", one=3, two=5), node))
     wait_running(kube, "pair", restarts={"one": 0, "two": 0})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A gang of four workers on two nodes: two workers share a pod on each.
 
-Workers have three GPUs, so that a node of eight has room for two and no more.
+Workers have three GPUs, so that a node of eight fits two and no more.
 """
 
 import json
@@ -152,7 +152,7 @@ def test_one_worker_that_fails_ends_the_others_and_logs_of_its_pod_stay(kube):
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_it_starts_again_when_all_containers_of_the_failed_attempt_have_ended(kube):
+def test_a_shared_pod_restarts_after_all_containers_of_the_failed_attempt_have_ended(kube):
     kube.submit(gang(ends_with(3, worker=2), maxRestarts=1))
     job = kube.wait_phase("gang", "Failed", seconds=2 * SECONDS)
     assert [each["outcome"] for each in job["status"]["attempts"]] == ["Failed", "Failed"]
@@ -173,7 +173,7 @@ def test_a_failure_that_is_ignored_ends_no_other_container(kube):
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_it_is_suspended_and_resumed_and_an_evicted_pod_ends_the_attempt(kube):
+def test_a_gang_with_shared_pods_is_suspended_resumed_and_evicted(kube):
     kube.submit(gang(FOR_LONG))
     assert [containers(pod) for pod in runs(kube)] == BOTH
     suspend = ("patch", "gpujob", "gang", "--type=merge", "--patch")
@@ -199,7 +199,9 @@ def test_it_is_suspended_and_resumed_and_an_evicted_pod_ends_the_attempt(kube):
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_it_is_preempted_as_a_whole_and_runs_again(kube, others, judged, cohort):
+def test_a_gang_with_shared_pods_is_preempted_as_a_whole_and_runs_again(
+    kube, others, judged, cohort
+):
     kube.submit(quota(limit(4)))
     guest = others("guest")
     guest.submit(quota(cohort=cohort))
@@ -260,7 +262,7 @@ def undecided(program, **spec):
     return job | {"spec": job["spec"] | {"gpus": 1}}
 
 
-def test_where_podperworker_is_absent_workers_that_would_open_one_port_have_a_pod_each(kube):
+def test_workers_that_open_the_same_port_get_a_pod_each_by_default(kube):
     job = undecided(FOR_LONG)
     job["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 8080}]
     kube.submit(job)
@@ -268,7 +270,7 @@ def test_where_podperworker_is_absent_workers_that_would_open_one_port_have_a_po
     assert kube.gpujob("gang")["status"]["attempts"][0]["sharesPods"] is False
 
 
-def test_where_podperworker_is_absent_a_limit_of_a_pod_s_size_gives_each_worker_a_pod(kube):
+def test_a_limit_of_pod_size_gives_each_worker_a_pod_by_default(kube):
     limits = [{"type": "Pod", "max": {"cpu": "150m"}}]
     meta = {"name": "small", "namespace": kube.namespace}
     kube.submit(

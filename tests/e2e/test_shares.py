@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from admission import SLOT
-from agreement import told_by_annotations, told_by_containers, told_by_status
+from agreement import views_of_annotations, views_of_containers, views_of_status
 from chaos import kill_kubelet, kill_process
 from harness import condition, placed, unsuccessful, wait_equal, wait_for
 from manifests import Share
@@ -40,7 +40,7 @@ def gpus(job):
 
 
 def offered_again(system, counted):
-    """Each agent was restarted since, as its new kubelet tells, and its GPUs are allocatable.
+    """Wait until each agent has restarted, by its kubelet's state, and its GPUs are allocatable.
 
     A share that is placed before is refused by its kubelet, and its next attempt avoids the node.
     """
@@ -56,12 +56,12 @@ def give_back(kube, *names):
         kube.delete("gpujob", name)
 
 
-def test_a_share_runs_from_apply_to_result_and_everybody_tells_the_same_of_it(kube, judged):
+def test_a_share_runs_from_apply_to_result_and_all_sources_agree(kube, judged):
     kube.submit(judged.job("half", workers=2, share=Share(50, 20480)))
     job = kube.wait_phase("half", "Succeeded", "Failed", seconds=120)
     jobs = {"half": job}
-    assert told_by_status(jobs) == told_by_containers(jobs) == told_by_annotations(kube)
-    assert {(told.percent, told.memory_mib) for told in told_by_status(jobs)} == {(50, 20480)}
+    assert views_of_status(jobs) == views_of_containers(jobs) == views_of_annotations(kube)
+    assert {(view.percent, view.memory_mib) for view in views_of_status(jobs)} == {(50, 20480)}
     assert [result["headline"] for result in job["status"]["results"]] == ["held 1", "held 1"]
 
 
@@ -119,7 +119,7 @@ def test_the_twenty_first_share_goes_to_the_next_gpu(kube, judged):
     assert sorted(Counter(gpus(job)).values()) == [1, 20]
 
 
-def test_a_share_that_waits_says_what_is_missing(kube, judged):
+def test_a_pending_share_shows_what_is_missing(kube, judged):
     hold(kube, judged, "everything", workers=2, gpus=8)
     kube.submit(judged.job("waits", share=Share(30, 4096)))
     job = kube.wait_reason("waits", "ShareDoesNotFit")
@@ -128,7 +128,7 @@ def test_a_share_that_waits_says_what_is_missing(kube, judged):
     assert condition(job, "Admitted")["reason"] == "ShareDoesNotFit"
 
 
-def test_a_share_that_no_gpu_can_hold_says_so(kube, judged):
+def test_a_share_beyond_any_gpu_shows_the_reason(kube, judged):
     kube.submit(judged.job("too-much", share=Share(10, judged.gpu_memory_mib + 1)))
     message = kube.wait_reason("too-much", "Unsatisfiable")["status"]["message"]
     assert f"GPU memory is below {judged.gpu_memory_mib + 1} MiB" in message
@@ -161,4 +161,4 @@ def test_shares_that_start_survive_agents_and_kubelets_being_killed(kube, cluste
         kill_kubelet(cluster, node)
     jobs = kube.wait_finished(names, seconds=240)
     assert unsuccessful(jobs) == {}
-    assert told_by_status(jobs) == told_by_containers(jobs)
+    assert views_of_status(jobs) == views_of_containers(jobs)

@@ -47,7 +47,7 @@ def test_a_short_storm_of_the_queue_ends_as_its_specs_say(storm, refusals, tell)
     tell(f"{report}")
     assert refusals() == []
     assert len(report.killed) == len(PARTS)
-    # Whether anybody is stopped whole in so short a time depends on the moment.
+    # Whether any job is preempted in such a short time depends on chance.
     assert report.preemptions + report.shrinks > 0
     assert report.nodes_that_came > 0
     assert sum(report.upkeep.values()) == 12

@@ -7,7 +7,7 @@ tests/storm is the same at full size and with everything killed three times.
 import json
 
 import pytest
-from agreement import told_by_annotations, told_by_containers, told_by_status
+from agreement import views_of_annotations, views_of_containers, views_of_status
 from chaos import PARTS, killing
 from harness import condition, unsuccessful, wait_for
 from storms import ebb, flood, mixed, tide
@@ -20,7 +20,7 @@ def attempts(jobs):
 
 
 def without_results(jobs):
-    """Jobs some of whose workers have no result, and what the status says of that."""
+    """Return the jobs with workers without a result, with the status messages."""
     return {
         name: condition(job, "ResultsValid")
         for name, job in jobs.items()
@@ -28,9 +28,7 @@ def without_results(jobs):
     }
 
 
-def test_all_gangs_of_a_storm_succeed_at_once_and_nothing_is_oversubscribed(
-    kube, judged, refusals, peaks, idle
-):
+def test_all_gangs_of_a_storm_succeed_without_oversubscription(kube, judged, refusals, peaks, idle):
     storm = mixed(judged, jobs=30, servers=0, seed=SEED)
     storm.submit(kube)
     jobs = kube.wait_finished(storm.names, seconds=240)
@@ -38,7 +36,7 @@ def test_all_gangs_of_a_storm_succeed_at_once_and_nothing_is_oversubscribed(
     assert unsuccessful(jobs) == {}
     assert {attempt["outcome"] for attempt in attempts(jobs)} == {"Succeeded"}
     assert without_results(jobs) == {}
-    assert told_by_status(jobs) == told_by_containers(jobs) == told_by_annotations(kube)
+    assert views_of_status(jobs) == views_of_containers(jobs) == views_of_annotations(kube)
     assert max(peak["shares"] for peak in peaks().values()) > 1
 
 
@@ -55,6 +53,6 @@ def test_a_storm_survives_every_part_being_killed(*, kube, cluster, judged, refu
     tell(f"killed: {', '.join(killed())}; infrastructure attempts: {json.dumps(again)}")
     assert unsuccessful(jobs) == {}
     assert {attempt["outcome"] for attempt in again} <= {"Infrastructure"}
-    assert told_by_status(jobs) == told_by_containers(jobs)
+    assert views_of_status(jobs) == views_of_containers(jobs)
     assert len(flood(kube, storm.servers, seconds=120)) == 10
     assert refusals() == []

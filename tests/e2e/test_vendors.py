@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node of AMD's GPUs beside those of NVIDIA's: whoever asks for a model lands where it is.
+"""A node with AMD's GPUs next to nodes with NVIDIA's: jobs go to the model that they request.
 
 AMD's plugin is a stand-in for it, and its labeller's labels are written by us: there are no such
 GPUs.
@@ -40,11 +40,11 @@ def stand(cluster, system):
 
 @pytest.fixture(autouse=True)
 def served_and_not_held(idle, stand):
-    """AMD's stand-in serves, its GPUs are known, and nobody holds them."""
+    """Wait until AMD's stand-in serves, its GPUs are known, and no pod holds them."""
     stand.serve("amd", AMD, IDS)
     stand.wait_observed()
     wait_for(lambda: len(theirs(stand)) == len(IDS), seconds=60, what="AMD's GPUs are known")
-    wait_for(lambda: stand.holders() == {}, seconds=60, what="nobody holds the observed GPUs")
+    wait_for(lambda: stand.holders() == {}, seconds=60, what="no pod holds the observed GPUs")
 
 
 def theirs(stand):
@@ -72,9 +72,11 @@ def test_a_job_for_a_model_of_amds_lands_there_and_one_for_nvidias_does_not(kube
     nvidia = kube.wait_phase("nvidia", "Running", seconds=120)
     assert stand.node not in {place.node for place in placed(nvidia)}
     (worker,) = kube.pods("amd")
-    told = {each["name"]: each.get("value") for each in worker["spec"]["containers"][0]["env"]}
-    assert told["GPUPACK_VENDOR"] == "amd"
-    assert told["GPUPACK_VISIBLE_DEVICES_VARIABLE"] == "ROCR_VISIBLE_DEVICES"
+    environment = {
+        each["name"]: each.get("value") for each in worker["spec"]["containers"][0]["env"]
+    }
+    assert environment["GPUPACK_VENDOR"] == "amd"
+    assert environment["GPUPACK_VISIBLE_DEVICES_VARIABLE"] == "ROCR_VISIBLE_DEVICES"
     wait_for(lambda: len(stand.holders()) == 1, seconds=60, what="the holder of AMD's GPUs")
     (held,) = stand.holders().values()
     assert len(set(held) & set(IDS)) == 2
@@ -102,7 +104,7 @@ def test_two_vendors_on_one_node_serve_each_their_own(kube, stand):
         stand.stop()
 
 
-def test_nobody_gets_gpus_by_the_variable_of_amds_runtime(kube):
+def test_no_pod_gets_gpus_by_the_variable_of_amds_runtime(kube):
     def tried(body):
         return kube.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(body))
 

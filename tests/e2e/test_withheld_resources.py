@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who requests GPUs by the name of a plugin that no node has is told which lines to change.
+"""A request for GPUs by the name of a plugin that no node has gets the lines to change.
 
 Tried as an ordinary tenant, without effect (dry run).
 """
@@ -18,13 +18,11 @@ NVIDIA = asking(limits={"nvidia.com/gpu": "2"})
 
 
 @pytest.mark.parametrize("workload", [*KINDS.values(), idle_pod], ids=[*KINDS, "Pod"])
-def test_who_requests_gpus_of_a_plugin_that_no_node_has_is_told_which_lines_to_change(
-    tenant, workload
-):
-    told = tenant.try_to_create(workload({"containers": [NVIDIA]}))
-    assert told.startswith(WITHHELD)
-    assert "no node offers nvidia.com/gpu, since gpupack hands out the GPUs" in told
-    assert "schedulerName: gpupack, and gpupack.dev/gpu: 2 in place of nvidia.com/gpu: 2" in told
+def test_a_request_for_gpus_of_a_missing_plugin_names_the_lines_to_change(tenant, workload):
+    answer = tenant.try_to_create(workload({"containers": [NVIDIA]}))
+    assert answer.startswith(WITHHELD)
+    assert "no node offers nvidia.com/gpu, since gpupack hands out the GPUs" in answer
+    assert "schedulerName: gpupack, and gpupack.dev/gpu: 2 in place of nvidia.com/gpu: 2" in answer
 
 
 @pytest.mark.parametrize("workload", [of_kind("Deployment"), idle_pod], ids=["Deployment", "Pod"])
@@ -43,5 +41,5 @@ def test_a_pod_of_our_scheduler_is_warned_of_the_line_to_change(tenant, workload
     ],
     ids=["of another scheduler", "of another plugin"],
 )
-def test_who_requests_something_else_is_told_nothing(tenant, workload, spec):
+def test_other_requests_get_no_warning(tenant, workload, spec):
     assert tenant.try_to_create(workload(spec)) == ""

@@ -21,7 +21,7 @@ ANSWER_SECONDS = 30.0
 CALLERS = 4
 LORISES = 6
 SHOWN = 20
-"""Faults that are told in full."""
+"""Number of faults that are printed in full."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,7 +217,7 @@ def complaints(call, answer):
 def is_not_ready(answer):
     """Whether a plan was refused because the extender does not lead just now.
 
-    Only a well-formed call of somebody who may plan gets so far, so it says nothing about what
+    Only a well-formed call of an authorized user gets so far, so it says nothing about what
     malformed calls do; a busy machine can cost kube-scheduler its Lease.
     """
     return answer.status == 503 and b'"reason":"NotReady"' in answer.body

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The calls of a run: number and seed decide every byte.
 
-Pods, jobs and UIDs are of nobody: what passes as valid may reserve a place for seconds, and binds
-nothing. A call says what it must be answered with where that is certain.
+Pods, jobs and UIDs do not exist: a valid call may reserve GPUs for seconds, and binds nothing. A
+call names its expected answer where that is certain.
 """
 
 import dataclasses

@@ -91,7 +91,7 @@ KNOWN_KEYS = [
 
 
 def nasty(chance):
-    """Any JSON value that stands where another should."""
+    """Draw any JSON value in place of another."""
     pick = chance.randrange(8)
     if pick < 3:
         return chance.choice(NASTY_TEXTS)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fuzz the REST API of the cluster that is up: `make fuzz-api`, API_FUZZ_SECONDS, API_FUZZ_SEED.
 
-schemathesis calls the real server with the token of a tenant who may make GPUJobs in one namespace,
-where his quota is two GPUs and three GPUJobs: who waits for GPUs is answered after eight seconds.
-The bar: no 5xx, and every answer is as the OpenAPI document says. One line of JSON tells what came
-of it; the status is 1 where the bar is broken.
+schemathesis calls the real server with the token of a tenant that may create GPUJobs in one
+namespace with a quota of two GPUs and three GPUJobs: a call that waits for GPUs is answered after
+eight seconds. It passes if there is no 5xx and every answer conforms to the OpenAPI document. It
+prints the result as one line of JSON; the exit status is 1 on a failure.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from gpupack_devcluster.settings import ClusterSettings, Paths
 
 HERE = pathlib.Path(__file__).parent
 SAID = 20_000
-"""Characters of schemathesis' own report that are told."""
+"""Number of characters of schemathesis' own report that are kept."""
 
 ROLES = ("gpupack-edit", "view")
 CHECKS = (
@@ -42,7 +42,7 @@ CHECKS = (
     "allow_header_conformance",
     "ignored_auth",
 )
-"""Not positive_data_acceptance: a name that the schema allows is mostly nobody's, which is 403."""
+"""Without positive_data_acceptance: an allowed name mostly does not exist, which is 403."""
 
 CALLS_A_SECOND = 18
 """A user has twenty: what is answered 429 has tried nothing. One worker makes them: `ast.parse`, by
@@ -116,8 +116,8 @@ def fuzz(url, ca, token, *, seed, seconds):
     broken = judged(found)
     if done.returncode:
         broken.append(f"schemathesis ended with {done.returncode}")
-    told = {"seed": seed, "seconds": seconds, **found, "broken": broken}
-    return told | ({"said": done.stdout[-SAID:] + done.stderr[-SAID:]} if broken else {})
+    report = {"seed": seed, "seconds": seconds, **found, "broken": broken}
+    return report | ({"said": done.stdout[-SAID:] + done.stderr[-SAID:]} if broken else {})
 
 
 def counted(events):

@@ -3,8 +3,8 @@
 
 The calls go to the real process, from inside its pod's network namespace, while a GPUJob holds
 GPUs. The bar: no 5xx, every malformed call a 4xx that says why in JSON, no growth of the process,
-the ledger and the cluster's placements afterwards as they were before. One line of JSON tells what
-came of it; the status is 1 where the bar is broken. `--only N` sends call N of a seed once more.
+the ledger and the cluster's placements afterwards as they were before. It prints the result as one
+line of JSON; the exit status is 1 on a failure. `--only N` sends call N of a seed once more.
 """
 
 import argparse
@@ -177,7 +177,7 @@ def metrics_reader(kube):
 
 @contextlib.contextmanager
 def holding_gpus(kube):
-    """A GPUJob that holds GPUs meanwhile, so that there is something in the ledger."""
+    """Run a GPUJob that holds GPUs, so that the ledger is not empty."""
     container = {
         "name": "worker",
         "image": JUDGE_IMAGE,

@@ -61,7 +61,7 @@ def test_gpus_that_reach_each_other_over_nvlink_are_one_clique(inventory):
     assert set(cliques) == ({None} if len(cliques) == 1 else {0})
 
 
-def test_what_is_injected_exists_and_is_of_the_gpu_that_was_asked_for(inventory):
+def test_injected_device_nodes_exist_and_belong_to_the_requested_gpu(inventory):
     for gpu in inventory.scan().devices:
         injection = inventory.injection([gpu.uuid])
         files = [*injection.device_nodes, *(mount.host_path for mount in injection.mounts)]
@@ -115,7 +115,7 @@ def test_milliseconds_of_work_ten_seconds_ago_make_a_gpu_busy_and_held_memory_do
     assert inventory.scan().busy[uuid] is False
 
 
-def test_the_part_of_the_gpu_that_worked_between_two_scans_is_told(inventory, gibibyte):
+def test_a_scan_reports_the_sm_activity_since_the_last_scan(inventory, gibibyte):
     assert inventory.scan().facts[0].load.sm_active_percent is None
     time.sleep(3)
     rested = inventory.scan().facts[0].load

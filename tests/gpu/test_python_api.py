@@ -46,7 +46,7 @@ manager.close()
 
 
 def gpus():
-    """UUIDs, as NVIDIA's own program tells them."""
+    """Return the UUIDs that nvidia-smi lists."""
     command = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
@@ -80,7 +80,7 @@ def python(environ, tmp_path):
 
 @pytest.fixture
 def holding(environ, tmp_path):
-    """Starts a process that holds GPUs until it is killed, or told to end."""
+    """Start a process that holds GPUs until it is killed or its input closes."""
     started = []
 
     def start(patience=0.0, **asked):
@@ -104,7 +104,7 @@ def holding(environ, tmp_path):
         each.communicate()
 
 
-def told(process):
+def reported(process):
     """What it holds; it must be holding something."""
     line = process.stdout.readline()
     assert line, process.stderr.read()
@@ -141,7 +141,7 @@ def test_the_gpus_of_this_machine_are_those_that_the_driver_shows(python):
         assert gb == pytest.approx(int(mib) * 2**20 / 1e9, abs=0.01)
 
 
-def test_a_model_is_trained_in_mixed_precision_on_the_gpu_that_was_given(python):
+def test_a_model_is_trained_in_mixed_precision_on_its_gpu(python):
     found = python("""
         import json
         import gpupack
@@ -197,7 +197,7 @@ def test_processes_get_gpus_of_their_own_one_more_waits_and_has_those_of_one_tha
     holding, python, tmp_path
 ):
     all_gpus = gpus()
-    held = {process: told(process) for process in [holding() for _ in all_gpus]}
+    held = {process: reported(process) for process in [holding() for _ in all_gpus]}
     assert sorted(uuid for each in held.values() for uuid in each) == sorted(all_gpus)
     refused = holding()
     _, said = refused.communicate(timeout=START_SECONDS)
@@ -208,7 +208,7 @@ def test_processes_get_gpus_of_their_own_one_more_waits_and_has_those_of_one_tha
     until_it_waits(tmp_path / "ledger")
     killed = next(iter(held))
     killed.send_signal(signal.SIGKILL)
-    assert told(waits) == held.pop(killed)
+    assert reported(waits) == held.pop(killed)
     assert python(FREE) == [0, len(all_gpus), False]
     for process in (*held, waits):
         process.communicate("")
@@ -216,16 +216,16 @@ def test_processes_get_gpus_of_their_own_one_more_waits_and_has_those_of_one_tha
     assert python(FREE) == [len(all_gpus), len(all_gpus), False]
 
 
-def test_two_shares_are_of_one_gpu_and_nobody_gets_it_as_a_whole(holding):
+def test_two_shares_are_of_one_gpu_which_no_process_gets_whole(holding):
     share = {"compute_ratio": 0.5, "memory_gb": 10}
     one, two = holding(**share), holding(**share)
-    assert told(one) == told(two)
+    assert reported(one) == reported(two)
     whole = holding(gpu_count=len(gpus()))
     _, said = whole.communicate(timeout=START_SECONDS)
     assert "NotEnoughGpus" in said
 
 
-def test_a_gpu_that_somebody_computes_on_who_holds_nothing_is_not_given_out(python, environ):
+def test_a_gpu_in_use_by_a_process_without_an_allocation_is_not_assigned(python, environ):
     stranger = """
         import sys, torch
         held = torch.ones(1 << 20, device="cuda:0")

@@ -132,12 +132,12 @@ class Accounts:
     def seconds(self, by=Group.JOB, **period):
         """GPU-seconds by name; what came to nothing is left out."""
         lines = self.lines(by, **period)
-        told = {
+        found = {
             _name(line, by): line.amounts.allocated / 1000
             for line in lines
             if abs(line.amounts.allocated) > 0
         }
-        return {name: round(seconds, 6) for name, seconds in told.items()}
+        return {name: round(seconds, 6) for name, seconds in found.items()}
 
 
 def bound_pod(

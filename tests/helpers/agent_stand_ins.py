@@ -16,7 +16,7 @@ from gpupack_apiserver.settings import ReadingSettings
 LINE = 'DCGM_FI_DEV_{}{{gpu="0",UUID="{}",modelName="H100"}} {}\n'
 
 
-def told(of, *, temperature=61.4, power=402.6, busy=97.0):
+def exported(of, *, temperature=61.4, power=402.6, busy=97.0):
     figures = {"GPU_TEMP": temperature, "POWER_USAGE": power, "GPU_UTIL": busy}
     return "".join(LINE.format(name, of, value) for name, value in figures.items())
 
@@ -76,7 +76,7 @@ async def serve(tmp_path):
 
 @pytest.fixture
 def round_of(agents, clock, tmp_path):
-    """Asks the agents once, who listen at this port; yields what is known then."""
+    """Scrape the agents at this port once; return the readings."""
     (tmp_path / "token").write_text("scraper-token\n")
     made = {}
 

@@ -100,7 +100,7 @@ CASES = (
             f'gpupack_extender_call_seconds_bucket{{{EXTENDER},verb="filter",le="+Inf"}}': (
                 "0+100x30"
             ),
-            # A plan may take longer: nobody waits for it in kube-scheduler.
+            # A plan may take longer: kube-scheduler does not wait for it.
             f'gpupack_extender_call_seconds_bucket{{{EXTENDER},verb="plan",le="5"}}': "0+100x30",
             f'gpupack_extender_call_seconds_bucket{{{EXTENDER},verb="plan",le="+Inf"}}': (
                 "0+100x30"
@@ -119,7 +119,7 @@ CASES = (
                 "2x60"
             ),
         },
-        # Nobody waits for room.
+        # No job waits for scattered GPUs.
         quiet={
             f"gpupack_extender_fragmentation_ratio{{{EXTENDER}}}": "0.75x60",
             f'gpupack_operator_gpujobs{{{OPERATOR},phase="Pending",reason="Reserved"}}': "2x60",

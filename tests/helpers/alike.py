@@ -15,7 +15,7 @@ FILLING = re.compile(r"[ \t]+|─+|-{3,}")
 IDENTITY = re.compile(r'\bid="([^"]+)"')
 PLACE = re.compile(r'(?<=\bid=")[^"]+|(?<=href="#)[^"]+|(?<=url\(#)[^)]+')
 SVG_COORDINATE = 1e-3
-"""Points: no eye tells such pictures apart."""
+"""Points: such pictures look the same."""
 
 
 def assert_alike(found, expected, *, absolute=0.0):

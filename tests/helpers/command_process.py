@@ -50,7 +50,7 @@ def in_pipe(command, **environ):
 
 
 def in_closed_pipe(command, *, stream="stdout", **environ):
-    """One of the streams is a pipe whose reader has gone before anything is written."""
+    """Run with one stream as a pipe whose reader has closed before anything is written."""
     reading, writing = os.pipe()
     os.close(reading)
     other = "stderr" if stream == "stdout" else "stdout"

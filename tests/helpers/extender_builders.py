@@ -49,9 +49,9 @@ class JobsList:
 
 
 class OpenedGates:
-    """Stands where pods are written.
+    """A stand-in for the writer of pods.
 
-    `opened`: pods and their places, in order; `recorded`: pods, and who is stopped for them.
+    `opened`: pods and their places, in order; `recorded`: pods and their preemptions.
     """
 
     def __init__(self):
@@ -118,11 +118,11 @@ class World:
             pass
 
     def called(self):
-        """The names of those whose turn has come, in order."""
+        """Return the names of notified jobs in order."""
         return [given.name for given in self.turns._last]
 
     def running(self):
-        """The names of those who run, as the queue knows it."""
+        """Return the names of running jobs in the queue's state."""
         return [running.job.name for running in self.admissions.queue.state.running]
 
     def written(self, name, *, namespace="team"):
@@ -168,15 +168,15 @@ class World:
     def add_node_of_two(self, name, *, theirs=2, others=3):
         """A node on which two other device plugins hand out GPUs of their own."""
         amd = {"resource": OTHER, "model": "AMD Instinct MI300X"}
-        told = gpu_node(name, gpus=theirs + others, mode="observed", resource=OBSERVED)
+        shown = gpu_node(name, gpus=theirs + others, mode="observed", resource=OBSERVED)
         devices = tuple(
             msgspec.structs.replace(each, **amd) if each.index >= theirs else each
-            for each in told.status.devices
+            for each in shown.status.devices
         )
         both = {"devices": devices, "resources": (OBSERVED, OTHER)}
-        status = msgspec.structs.replace(told.status, **both)
+        status = msgspec.structs.replace(shown.status, **both)
         self.ledger.nodes.upsert(observed_node(name, gpus=theirs, **{OTHER: others}))
-        self.ledger.gpus.upsert(msgspec.structs.replace(told, status=status))
+        self.ledger.gpus.upsert(msgspec.structs.replace(shown, status=status))
 
     def add_observed_node(self, name, *, gpus=4, **changes):
         """A node whose GPUs another device plugin hands out."""
@@ -281,9 +281,9 @@ def gpu_node(
     health=None,
     of=None,
 ):
-    """`health`: by number, of those that are not well. `of`: UID of the Node that owns it.
+    """`health`: by number, of GPUs that are not healthy. `of`: UID of the Node that owns it.
 
-    `lingering`: devices by the name of a pod that is gone and whose processes are not.
+    `lingering`: devices by the name of a deleted pod whose processes still run.
     """
     graded = dict.fromkeys(failed, "Failed") | (health or {})
     devices = [

@@ -27,7 +27,7 @@ class ApiServer:
     """Objects by path, with resourceVersions and conflicts, and a note of every write.
 
     `down` answers 503; `silent` never answers; `refuse` maps a plural to what creating or patching
-    one is answered; `forbidden` holds paths that nobody may read; `slow` delays writes by their
+    one is answered; `forbidden` holds paths that no user may read; `slow` delays writes by their
     method, seconds; `date` is the header of every answer; `admit` is what admission makes of an
     object that is tried, or a refusal; `logs` has texts by path and container;
     `deleted_at_read` has paths of logs whose pods are deleted when their log is read.
@@ -61,7 +61,7 @@ class ApiServer:
         return item
 
     def add_pod(self, body):
-        """Store a pod and tell those who watch."""
+        """Store a pod and notify the watchers."""
         meta = body["metadata"]
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
         self.put(path, body)
@@ -73,7 +73,7 @@ class ApiServer:
         return len(self._watchers)
 
     def remove_pod(self, body):
-        """Forget a pod and tell those who watch its last state."""
+        """Remove a pod and notify the watchers of its last state."""
         meta = body["metadata"]
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
         del self.objects[path]

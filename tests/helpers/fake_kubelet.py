@@ -20,7 +20,7 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
         self.tokens = {}
         """By pod: a list, which is its worker's, or a dictionary by container."""
         self.resource = names.GPU
-        """What pods ask for; `resources` tells of pods that ask for something else."""
+        """The resource that pods request; `resources` overrides it by pod."""
         self.resources = {}
         self.allocatable = {}
         self.gets = 0

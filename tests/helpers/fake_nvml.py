@@ -37,7 +37,7 @@ class FakeNvml:
         self.asked_peers = 0
 
     def __getattr__(self, name):
-        """What it does not know of: the constants are pynvml's, and no call tells anything."""
+        """Return pynvml's constants, and an unsupported call for every other function."""
         found = getattr(pynvml, name)
         return self._refuse if callable(found) and name.startswith("nvml") else found
 
@@ -46,7 +46,7 @@ class FakeNvml:
 
     def tell(self, gpu, fact):
         if fact not in gpu:
-            raise self.NVMLError_NotSupported(f"{fact} is not told")
+            raise self.NVMLError_NotSupported(f"{fact} is not set")
         return gpu[fact]
 
     def nvmlDeviceGetCount(self):

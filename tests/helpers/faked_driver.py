@@ -19,14 +19,14 @@ from gpupack_agent.inventory import prober
 from gpupack_agent.inventory.driver_root import DriverSearch
 
 
-def _gpu(told, index):
+def _gpu(facts, index):
     """JSON's keys are texts; the driver's numbers are none."""
     numbered = {
-        fact: {int(number): value for number, value in told[fact].items()}
+        fact: {int(number): value for number, value in facts[fact].items()}
         for fact in ("profiles", "places")
-        if fact in told
+        if fact in facts
     }
-    return told | numbered | {"index": index}
+    return facts | numbered | {"index": index}
 
 
 class Faked:
@@ -41,7 +41,7 @@ class Faked:
 
     def _read(self):
         self._state = json.loads(self._path.read_text())
-        self._fake.gpus = [_gpu(told, n) for n, told in enumerate(self._state["gpus"])]
+        self._fake.gpus = [_gpu(facts, n) for n, facts in enumerate(self._state["gpus"])]
 
     def __getattr__(self, name):
         if name == "nvmlInit":

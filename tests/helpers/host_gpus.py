@@ -18,7 +18,8 @@ from gpupack.config import GpuConfig, ThisMachineConfig
 GPUS = "8xH100"
 
 _ends = set()
-"""Of the pipes by which others are told to end: a child that keeps one keeps that one alive."""
+"""The write ends of pipes whose closing ends other holders: a child that keeps one keeps its
+holder alive."""
 
 
 def manager(folder, gpus=GPUS, **settings):
@@ -36,12 +37,12 @@ class Holder:
     Args:
         folder: of the ledger.
         timeout_seconds: for which it waits for them.
-        user: as whom it runs; None: as this process.
-        told: wait until it has said what it holds.
+        user: the user that it runs as; None: that of this process.
+        wait: wait until it has reported its GPUs.
         asked: of TrainingGPUConfig.
     """
 
-    def __init__(self, folder, *, timeout_seconds=0.0, user=None, told=True, **asked):
+    def __init__(self, folder, *, timeout_seconds=0.0, user=None, wait=True, **asked):
         self._says, says = os.pipe()
         lives, self._lives = os.pipe()
         self.pid = os.fork()
@@ -54,7 +55,7 @@ class Holder:
         os.close(lives)
         _ends.add(self._lives)
         self.held, self.refused = None, ""
-        if told:
+        if wait:
             self.wait()
 
     def wait(self):

@@ -5,7 +5,7 @@
     python tests/helpers/host_storm.py --seeds 1 2 3 4 5 --seconds 60
 
 The judge is not the ledger: each process that was given GPUs locks a file for each of them by the
-cluster suites' judge (tests/e2e/judge/judge.py), which refuses where somebody else has it. A seed
+cluster suites' judge (tests/e2e/judge/judge.py), which refuses where another process has it. A seed
 gives the same requests of each process and the same order of kills. Prints a line of JSON for each
 seed, and fails where the judge refused or a GPU was lost.
 """
@@ -42,7 +42,7 @@ class Storm:
         self._living, self._started, self.kills = [], 0, 0
 
     def run(self, seconds):
-        """Begin, kill and begin anew; at the end kill all. What is left is looked at."""
+        """Start, kill and restart processes; at the end kill all and check what is left."""
         until = time.monotonic() + seconds
         for _ in range(self.processes):
             self._start()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every field of a kubeconfig and every variable that kubectl honours, each with an example.
 
-A case is what stands in a folder and in the environment. `differs` says where gpupack differs
+A case has the content of a folder and of the environment. `differs` says where gpupack differs
 from kubectl; then our message has the words of `names`.
 """
 

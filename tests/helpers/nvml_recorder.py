@@ -118,12 +118,14 @@ def _fields(value):
     """Of a union the member that counts, of metrics those that were asked for."""
     if isinstance(value, pynvml.c_nvmlFieldValue_t):
         member = VALUE_MEMBERS[value.valueType]
-        told = {name: getattr(value, name) for name in ("fieldId", "valueType", "nvmlReturn")}
-        return told | {"value": {"struct": {member: getattr(value.value, member)}}}
+        field = {name: getattr(value, name) for name in ("fieldId", "valueType", "nvmlReturn")}
+        return field | {"value": {"struct": {member: getattr(value.value, member)}}}
     if isinstance(value, pynvml.c_nvmlGpmMetricsGet_t):
-        told = value.metrics[: value.numMetrics]
+        metrics = value.metrics[: value.numMetrics]
         return {
-            "metrics": [{"struct": {each: getattr(one, each) for each in METRICS}} for one in told]
+            "metrics": [
+                {"struct": {each: getattr(one, each) for each in METRICS}} for one in metrics
+            ]
         }
     if isinstance(value, ctypes.Union):
         return {"uiVal": value.uiVal}
@@ -145,8 +147,8 @@ def written(recordings):
         f"{json.dumps(state)}: {{\n{_lines(calls)}\n}}" for state, calls in recordings.items()
     )
     text = "{\n" + ",\n".join(of_states) + "\n}\n"
-    for told, uuid in found.items():
-        text = text.replace(told, uuid)
+    for recorded, uuid in found.items():
+        text = text.replace(recorded, uuid)
     return text
 
 
@@ -187,7 +189,7 @@ def connections(recorder):
 
 @contextlib.contextmanager
 def working(count):
-    """Processes that load the GPUs once they are told to; torch is loaded meanwhile."""
+    """Start processes that import torch and load the GPUs on a signal."""
     with contextlib.ExitStack() as stack:
         started = []
         for index in range(count):

@@ -54,7 +54,7 @@ class SamplesOwners:
 
 
 def address(pointer):
-    """Which samples are told apart by."""
+    """Return the address by which samples are distinguished."""
     return ctypes.cast(pointer, ctypes.c_void_p).value
 
 
@@ -144,8 +144,8 @@ def h200(state="rest", *, gpus=1):
     calls = dict(recording)
     for index in range(1, gpus):
         for key, answers in recording.items():
-            told = json.dumps(answers).replace(UUID, uuid_of(index))
-            calls[key.replace('"gpu0"', f'"gpu{index}"')] = json.loads(told)
+            text = json.dumps(answers).replace(UUID, uuid_of(index))
+            calls[key.replace('"gpu0"', f'"gpu{index}"')] = json.loads(text)
         calls[f"{OPENS}[{index}]"] = [{"handle": f"gpu{index}"}]
     calls["nvmlDeviceGetCount[]"] = [gpus]
     return RecordedNvml(calls)

@@ -60,7 +60,7 @@ def does(gpu, request):
 
 
 def with_room(here, request):
-    """GPUs that have room for the share."""
+    """List the GPUs on which the share fits."""
     share = request.share
     return [
         g
@@ -77,7 +77,10 @@ def fullest(here, request):
 
 
 def fragmentation(here, weights):
-    """F of the paper, times the sum of the weights; GPUs told apart are nodes of their own."""
+    """Compute F of the paper times the sum of the weights.
+
+    GPUs that accept different requests count as separate nodes.
+    """
     parts = {}
     for gpu in here.gpus:
         parts.setdefault(tuple(accepts(gpu, r) for r in weights if r.milli), []).append(gpu)

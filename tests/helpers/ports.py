@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports for processes that a test starts, which are told theirs before they listen."""
+"""Ports for processes that a test starts with a port that is known before they listen."""
 
 import contextlib
 import itertools
@@ -14,9 +14,9 @@ _turns = itertools.count(random.SystemRandom().randrange(PORTS_OF_A_WORKER))
 
 
 def free_port():
-    """One that no other worker of pytest takes, and the kernel gives to nobody meanwhile.
+    """Return a port that no other worker of pytest takes and that the kernel assigns to no process.
 
-    It gives ports from 32768 on, to whoever connects or listens on port 0.
+    The kernel assigns ports from 32768 on to processes that connect or listen on port 0.
     """
     for turn in itertools.islice(_turns, PORTS_OF_A_WORKER):
         port = _FIRST + turn % PORTS_OF_A_WORKER

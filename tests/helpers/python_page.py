@@ -22,7 +22,7 @@ def examples():
 
 
 def run(program, folder, environ):
-    """As a user runs it: in a process and a folder of his own."""
+    """Run it as a user does: in a separate process and folder."""
     path = folder / "example.py"
     path.write_text(program)
     paths = [*(str(ROOT / each) for each in SEARCHED), *filter(None, sys.path)]

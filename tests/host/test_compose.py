@@ -110,8 +110,8 @@ def test_processes_of_the_host_and_callers_share_the_gpus_while_the_api_is_kille
         made = machine.call("POST", "/allocate", json={"gpu_count": 5}).json()
         assert made["success"], made
         assert not held(made) & set(ours.device_uuids)
-        told = machine.call("GET", "/holders").json()["holders"]
-        assert {each["uuid"] for each in told} == held(made) | set(ours.device_uuids)
+        held_gpus = machine.call("GET", "/holders").json()["holders"]
+        assert {each["uuid"] for each in held_gpus} == held(made) | set(ours.device_uuids)
         machine.podman("kill", machine.container("api"))
         ours.release()
         assert library.get_gpu_status().available_gpus == 3

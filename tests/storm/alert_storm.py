@@ -131,7 +131,7 @@ class AlertStorm:
                 "no operator runs",
                 lambda: self._scaled(OPERATOR),
                 frozenset({"GpupackOperatorAway"}),
-                # It asks for everything anew when it is back.
+                # It requests everything again when it is back.
                 frozenset({"GpupackAttemptsLost", "GpupackPartDown"}),
             ),
             Break(
@@ -155,7 +155,7 @@ class AlertStorm:
                 most_seconds=55.0,
             ),
             Break(
-                "somebody makes an object that cannot be read",
+                "a user creates an object that cannot be read",
                 self._unreadable,
                 frozenset({"GpupackObjectsUnreadable"}),
                 fades_seconds=900.0,
@@ -252,7 +252,7 @@ class Report:
 
 
 def firing(shown: Prometheus, begin: float, end: float) -> list[Fired]:
-    """Alerts that fired meanwhile, one for each run of evaluations without a gap."""
+    """List the alerts that fired, one for each run of evaluations without a gap."""
     found: list[Fired] = []
     for series in shown.samples('ALERTS{alertstate="firing"}', begin, end):
         labels: dict[str, Any] = dict(series["metric"])

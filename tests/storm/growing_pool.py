@@ -21,7 +21,7 @@ SETTINGS: Final = {
     "GPUPACK_PROVISIONING_AFTER_SECONDS": "2",
     "GPUPACK_PROVISIONING_SOON_SECONDS": "5",
 }
-"""Of the operator: who lacks room asks for nodes soon."""
+"""Settings of the operator: jobs that do not fit request nodes soon."""
 
 
 class WithGrown(dict[str, Gpu]):
@@ -46,7 +46,7 @@ class Pool:
         """Names of all."""
 
     def look(self) -> None:
-        """Remember who is there."""
+        """Record the current nodes."""
         self.came.update(grown(self._system))
 
     def wait_given_back(self, tenants: Sequence[Kube]) -> None:
@@ -67,7 +67,7 @@ class Pool:
 
 @contextlib.contextmanager
 def growing_pool(system: Kube, folder: pathlib.Path) -> Iterator[Pool]:
-    """The operator asks for nodes soon, and who answers makes them."""
+    """Have the operator request nodes soon, and a stand-in create them."""
     pool = Pool(system)
     with (
         kind_installed(system),

@@ -57,10 +57,10 @@ class WholeGangs:
 
 
 class NothingLost:
-    """GPUJobs stay, what has ended has ended, and nobody has more attempts than he may.
+    """No GPUJob is lost, none changes after its end, and none has more attempts than allowed.
 
     Args:
-        deletable: keys of those that somebody deletes.
+        deletable: keys of the jobs that the storm deletes.
     """
 
     def __init__(self, deletable: frozenset[str]) -> None:
@@ -70,7 +70,7 @@ class NothingLost:
         """A GPUJob changed."""
         if after is None:
             if before and before.key not in self._deletable:
-                yield f"{before.key} is gone, and nobody deleted it"
+                yield f"{before.key} is gone, and no user deleted it"
             return
         if before and before.has_ended and after.phase != before.phase:
             yield f"{after.key} was {before.phase} and is {after.phase or 'nothing'}"

@@ -48,7 +48,7 @@ class NoGpuTwice:
 
     @property
     def held(self) -> dict[str, int]:
-        """Percent of each GPU that somebody holds."""
+        """Held percent of each GPU."""
         return {
             uuid: sum(held.percent for _, held in holders.values())
             for uuid, holders in self._holders.items()
@@ -72,7 +72,7 @@ class NoGpuTwice:
         percent = sum(held.percent for _, held in holders)
         memory = sum(held.memory_mib for _, held in holders)
         if gpu is None:
-            yield f"nobody has GPU {uuid}, which {who} holds"
+            yield f"no node has GPU {uuid}, which {who} holds"
         elif percent > WHOLE:
             yield f"GPU {uuid} is held {percent} % by {who}"
         elif memory > gpu.memory_mib:
@@ -114,7 +114,7 @@ class WithinLimits:
 class OneAttemptAtATime:
     """No two attempts of a GPUJob have pods that may run.
 
-    A pod that is deleted, on a node that has lost power meanwhile, cannot.
+    A deleted pod on a node that has lost power cannot run.
     """
 
     def __init__(self) -> None:

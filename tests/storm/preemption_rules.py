@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may be stopped for whom: rules of the outside watcher about preemption."""
+"""Rules of the external watcher about preemption."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -12,24 +12,24 @@ from storm_views import SeenJob, SeenPod
 PREEMPTED: Final = "Preempted"
 SHRUNK: Final = "ElasticScaleDown"
 CONSOLIDATION: Final = "Consolidation"
-"""The ground by which who moves makes room for another."""
+"""The reason of a move for another job."""
 OTHER_WATCH_SECONDS: Final = 10.0
-"""How much later than a GPUJob's event that of a pod may come which was written before it."""
+"""The maximum delay of a pod's event behind a GPUJob's event that was written later."""
 MAX_TURNS: Final = 3
-"""So often two may be stopped for each other in turn. While nothing else changes it never happens
-(a property in core); in a storm others of both tenants come and go, and one takes back what is
-promised to it from the other which took back its share, or the reverse."""
+"""Maximum number of times that two jobs preempt each other in turn. While nothing else changes it
+never happens (a property in core). In a storm, other jobs of both tenants come and go: one job
+reclaims its quota, the other its fair share."""
 AWAY_SECONDS: Final = 120.0
-"""Who was named by a pod may end so long after that pod was last seen, and the watch was away."""
+"""A victim of a pod may end this long after the pod was last seen, if the watch was interrupted."""
 
 
 class FairPreemptions:
-    """Who is stopped was named before, by who needs the place, with a right to it.
+    """A preemptor names each victim before the victim ends, with an allowed reason.
 
-    In a GPUJob's status, or in the annotation of a pod of its own, of which another watch tells. A
-    preemption that the watch could not show, as one that was written and done with while it was
-    away, is counted and not judged. Who is stopped for maintenance is stopped for nobody
-    (service_rules).
+    It names it in a GPUJob's status or in the annotation of a standalone pod, which another watch
+    shows. A preemption that the watch could not show, because it was written and finished while
+    the watch was interrupted, is counted and not judged. A job that is drained for maintenance
+    has no preemptor (service_rules).
     """
 
     def __init__(self) -> None:
@@ -38,18 +38,18 @@ class FairPreemptions:
         self.shrinks = 0
         self.consolidations = 0
         self._for: dict[str, dict[str, str]] = defaultdict(dict)
-        """By attempt that is to end, UIDs of those for whom, and by which right."""
+        """For each victim's attempt, the UIDs of the preemptors and their reasons."""
         self._stopped: set[str] = set()
         self._nameless: dict[str, tuple[str, float]] = {}
-        """Attempts that were stopped for nobody who is known so far: their jobs, and when."""
-        self._beside: dict[str, tuple[int, frozenset[int]]] = {}
-        """By job its attempt, and the workers of it that come and go."""
+        """Preempted attempts without a known preemptor so far: their jobs, and when."""
+        self._extra_workers: dict[str, tuple[int, frozenset[int]]] = {}
+        """For each job, its attempt and the extra workers of it."""
         self._turns: dict[frozenset[str], list[tuple[str, str]]] = defaultdict(list)
-        """Of two, who was stopped for the other one after the other, and by which right."""
+        """For each pair of jobs, the preempted ones in order, with the reasons."""
         self._listed = -inf
 
     def pods_listed(self, at: float) -> None:
-        """What became of pods since they were last seen is not known."""
+        """Record that changes of pods since they were last seen are unknown."""
         self._listed = at
 
     def pod(self, pod: SeenPod) -> None:
@@ -86,15 +86,15 @@ class FairPreemptions:
                 if self._listed >= since - AWAY_SECONDS:
                     self.unseen += 1
                 else:
-                    yield f"{key} was stopped or shrunk, and nobody named its attempt {name}"
+                    yield f"{key} was stopped or shrunk, and no preemptor named its attempt {name}"
 
     def _resized(self, job: SeenJob, at: float, *, blind: bool) -> None:
-        """Who comes and goes is stopped for anybody, but for somebody."""
-        attempt, before = self._beside.get(job.uid, (0, frozenset()))
-        self._beside[job.uid] = job.attempt, job.beside
+        """Check that a gang shrinks only for a preemptor, of any kind."""
+        attempt, before = self._extra_workers.get(job.uid, (0, frozenset()))
+        self._extra_workers[job.uid] = job.attempt, job.extra_workers
         if attempt != job.attempt or not job.running or job.resized != SHRUNK:
             return
-        for index in before - job.beside:
+        for index in before - job.extra_workers:
             name = f"{job.uid}/{attempt}+{index - job.least + 1}"
             self.shrinks += 1
             if not self._for.get(name):
@@ -126,6 +126,6 @@ class FairPreemptions:
             if not turns or turns[-1][0] != job.uid:
                 turns.append((job.uid, ground))
             if len(turns) > MAX_TURNS:
-                whom = jobs[other].key if other in jobs else other
+                preemptor = jobs[other].key if other in jobs else other
                 rights = ", ".join(each for _, each in turns)
-                yield f"{job.key} and {whom} were stopped for each other in turn: {rights}"
+                yield f"{job.key} and {preemptor} were stopped for each other in turn: {rights}"

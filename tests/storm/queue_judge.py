@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges what the API shows of a storm, event by event. Pure: it is told everything, time included.
+"""Judges what the API shows of a storm, event by event. Pure: time is an input, too.
 
     what must hold at all times                          rule
     no GPU twice, shares within time and memory          pod_rules.NoGpuTwice
@@ -8,7 +8,7 @@
     all workers of an attempt or none                    job_rules.WholeGangs
     preemption: named before, by right, not in turn      preemption_rules.FairPreemptions
     nothing is lost, and nothing runs too often          job_rules.NothingLost
-    out of service: nobody comes, who goes was there     service_rules.OutOfService
+    out of service: no admissions, drains match places   service_rules.OutOfService
 
 Events of one kind come in the order in which they happened. Those of pods and those of GPUJobs come
 by two watches, so no rule asks which of two happened first where they are of different kinds.
@@ -129,11 +129,11 @@ class End:
     restarts: int = 0
 
 
-def ended_otherwise(jobs: Iterable[SeenJob], told: Mapping[str, End | None]) -> list[str]:
-    """What did not end as told, by key; None: it is to be gone."""
+def unexpected_ends(jobs: Iterable[SeenJob], expected: Mapping[str, End | None]) -> list[str]:
+    """List the jobs that did not end as expected, by key; None: the job is to be deleted."""
     by_key = {job.key: job for job in jobs}
-    found = [f"{key} is there still" for key, end in told.items() if not end and key in by_key]
-    for key, end in told.items():
+    found = [f"{key} is there still" for key, end in expected.items() if not end and key in by_key]
+    for key, end in expected.items():
         if end is None:
             continue
         job = by_key.get(key)

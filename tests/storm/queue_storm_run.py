@@ -19,7 +19,7 @@ from harness import Kube, StillWaiting, wait_for
 from manifests import Judged
 from parts import Ledger
 from pod_rules import WHOLE
-from queue_judge import End, Judge, Terms, ended_otherwise
+from queue_judge import End, Judge, Terms, unexpected_ends
 from queue_storms import Meddling, QueueStorm, drawn
 from queue_watcher import Watcher, watching
 from storm_views import SeenJob
@@ -33,7 +33,7 @@ Ends = Mapping[str, End | None]
 """How each job is to end, by NAMESPACE/NAME; None: it is deleted."""
 
 SLACK_SECONDS = 90.0
-"""An operator that is killed, or whose API server is, ends a gang as much later."""
+"""The additional delay with which an operator ends a gang after its restart or the API server's."""
 SCALE_EVERY_SECONDS = (1.0, 4.0)
 MEDDLE_EVERY_SECONDS = (0.5, 2.0)
 OUTAGE_EVERY_SECONDS = (5.0, 15.0)
@@ -189,8 +189,8 @@ class QueueStormRun:
 
     @contextlib.contextmanager
     def _killing(self, scale: Scale, watcher: Watcher) -> Iterator[Callable[[], list[str]]]:
-        """Whoever judges knows which nodes lost power, as the storm's author does."""
-        cluster = ToldOfPower(self.cluster, watcher)
+        """Kill parts and nodes, and report power losses to the watcher."""
+        cluster = PowerReporting(self.cluster, watcher)
         with killing(
             cluster,
             seed=scale.seed,
@@ -228,18 +228,18 @@ class QueueStormRun:
             )
 
         wait_for(ended, seconds=scale.patience_seconds, what="all jobs ended", every_seconds=1.0)
-        otherwise = ended_otherwise(watcher.look(_jobs), ends)
+        otherwise = unexpected_ends(watcher.look(_jobs), ends)
         assert otherwise == [], json.dumps(otherwise, indent=1)
 
     def _described(self, watcher: Watcher) -> list[str]:
         """Who holds GPUs, with what the API server says of the first of them."""
         holders = watcher.look(lambda judge: judge.gpus.holders)
         shown = ("--output=jsonpath={.metadata} {.status.phase} {.status.reason}",)
-        told = [
+        described = [
             self.kube.kubectl("get", "pod", "--namespace", *each.split(" ")[0].split("/"), *shown)
             for each in holders[:3]
         ]
-        return [*holders, *(f"{each.stdout}{each.stderr}" for each in told)]
+        return [*holders, *(f"{each.stdout}{each.stderr}" for each in described)]
 
     def _all_free(self, watcher: Watcher) -> None:
         """By the pods and by the ledger."""
@@ -258,23 +258,23 @@ class QueueStormRun:
         for tenant, server in storm.servers:
             tenants[tenant].wait_scale("deployment", server.name, seconds=scale.patience_seconds)
 
-        told = ("", "")
+        figures = ("", "")
 
         def agree() -> bool:
-            nonlocal told
+            nonlocal figures
             percents = watcher.look(lambda judge: list(judge.gpus.held.values()))
             full = sum(percent == WHOLE for percent in percents)
             by_ledger = [
                 int(self.ledger.figure("gpupack_extender_devices", state=state))
                 for state in ("held", "shared")
             ]
-            told = (f"by pods {[full, len(percents) - full]}", f"by ledger {by_ledger}")
+            figures = (f"by pods {[full, len(percents) - full]}", f"by ledger {by_ledger}")
             return by_ledger == [full, len(percents) - full]
 
         try:
             wait_for(agree, seconds=60, what="ledger and pods agree")
         except StillWaiting as error:
-            error.add_note(f"GPUs with nothing left and with something left: {' '.join(told)}")
+            error.add_note(f"GPUs with nothing left and with something left: {' '.join(figures)}")
             raise
         assert self.ledger.figure("gpupack_extender_contradictions_total") == 0
 
@@ -289,8 +289,8 @@ def _pauses(seed: int, seconds: tuple[float, float]) -> Callable[[], float]:
 
 
 @dataclasses.dataclass(frozen=True)
-class ToldOfPower:
-    """The cluster; the watcher hears of each node whose power it cuts."""
+class PowerReporting:
+    """A cluster that reports each power cut of a node to the watcher."""
 
     cluster: ClusterDriver
     watcher: Watcher

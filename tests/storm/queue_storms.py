@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a storm of the queue applies, and how each of its jobs is to end.
 
-Most jobs are for simulated nodes, every fifth runs containers. Whatever came first, each fits in
-the end: no gang is larger than its quota or the empty cluster, and the servers at their largest fit
-beside each other.
+Most jobs are for simulated nodes, every fifth runs containers. Each job fits in the end: no gang is
+larger than its quota or the empty cluster, and all servers fit together at their largest scale.
 """
 
 import dataclasses
@@ -50,7 +49,7 @@ class StormJob:
     """A GPUJob of the storm.
 
     Attributes:
-        tenant: whose it is.
+        tenant: its namespace.
         end: how it ends; None: it is deleted.
         acts: what is done to it, one after the other: suspend, resume, delete.
     """
@@ -119,7 +118,7 @@ class Meddling:
             self._left.insert(TURN_AFTER, (job, acts))
 
     def finish(self) -> None:
-        """Do all that is left; all jobs are there.
+        """Do all remaining acts; all jobs exist.
 
         An apply whose answer was lost was done again, and so may have undone what was done here.
         """
@@ -225,7 +224,7 @@ def _server(index: int, chance: random.Random) -> Server:
 
 
 def _do(kube: Kube, name: str, act: str) -> bool:
-    """Whether it was done: not to who is not there yet."""
+    """Do an act; return False if its job does not exist yet."""
     there = kube.insist("get", "gpujob", name, "--ignore-not-found", "-o", "name").strip()
     if not there:
         return False

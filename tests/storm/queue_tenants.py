@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who shares the cluster in a storm of the queue: namespaces, quotas, two trees of cohorts.
+"""Tenants of the cluster in a storm of the queue: namespaces, quotas, two trees of cohorts.
 
 storm-left                      storm-right (first come, first served)
 ├── storm-inner                 ├── atlas
 │   ├── vision                  └── robots
 │   └── speech
-└── physics                     and guests, whom nobody promises anything
+└── physics                     and guests without a quota
 """
 
 import contextlib

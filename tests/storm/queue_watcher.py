@@ -26,11 +26,11 @@ TICK_SECONDS = 1.0
 
 @dataclasses.dataclass
 class Watcher:
-    """What is seen goes to the judge; ask it through `look`, for it is told by another thread.
+    """Passes what it sees to the judge. Read the judge through `look`: another thread writes it.
 
     Attributes:
-        events: how many it was told.
-        lists: how often a kind was read anew, since the watch could not go on where it was.
+        events: number of events seen.
+        lists: number of lists, since a watch could not continue.
     """
 
     judge: Judge
@@ -41,7 +41,7 @@ class Watcher:
     _known_nodes: set[str] = dataclasses.field(default_factory=set)
 
     def look(self, question: Callable[[Judge], Any]) -> Any:
-        """Ask the judge something while it is told nothing."""
+        """Return the answer of the judge, without events in between."""
         with self.lock:
             return question(self.judge)
 
@@ -71,7 +71,7 @@ class Watcher:
             self.judge.pod(read_pod(seen), time.time(), gone=kind == "DELETED")
 
     def _jobs(self, listed: list[Any]) -> None:
-        """Those for whom others end go first: who has ended for them is judged by that."""
+        """Pass preemptors to the judge first: their victims are judged by them."""
         with self.lock:
             self.lists += 1
             jobs = [read_job(each, self.priorities) for each in listed]

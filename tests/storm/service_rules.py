@@ -12,9 +12,9 @@ from storm_views import SeenAttempt, SeenJob
 MAINTENANCE: Final = "Maintenance"
 MOVED: Final = "Moved"
 LATE_SECONDS: Final = 5.0
-"""So long after a GPU is out of service somebody may still be let in there: nobody was told yet."""
+"""Maximum delay with which a GPU that goes out of service may still get new work."""
 WHOLE_SECONDS: Final = 1.0
-"""Statuses tell times without their fractions."""
+"""The resolution of times in statuses."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -22,9 +22,9 @@ class Window:
     """A node, or one GPU, is out of service.
 
     Attributes:
-        drain: who is to leave it, as GPUNodes say it; Never for a failed GPU.
-        asked: before that was written.
-        since: after; infinite where that is not known to be written.
+        drain: the drain policy of the GPUNode; Never for a failed GPU.
+        asked: a time before it was written.
+        since: a time after it was written; infinite if that is unknown.
     """
 
     name: str
@@ -35,11 +35,11 @@ class Window:
 
 
 class OutOfService:
-    """Nobody is let in where no work is to go, and who is moved or stopped for that was there.
+    """No job is admitted where no work is to go, and only jobs that were there are drained.
 
     Args:
-        slack_seconds: how long after the end of a window somebody may still be told to have left
-            for it: he has his grace period, and the operator may be dead.
+        slack_seconds: how long after the end of a window a status may still report a drain for
+            it: the job has its grace period, and the operator may be down.
     """
 
     def __init__(self, *, slack_seconds: float) -> None:
@@ -49,7 +49,7 @@ class OutOfService:
         """By attempt, its nodes and GPUs."""
         self._kept: dict[str, dict[str, float]] = defaultdict(dict)
         """By job, since when a node or GPU is kept for it."""
-        self._told: set[tuple[str, int]] = set()
+        self._judged: set[tuple[str, int]] = set()
         self.moves = 0
         self.stops = 0
 
@@ -78,9 +78,9 @@ class OutOfService:
         for attempt in job.attempts:
             name = job.uid, attempt.number
             of_upkeep = attempt.outcome == MOVED or attempt.reason == MAINTENANCE
-            if not of_upkeep or name in self._told:
+            if not of_upkeep or name in self._judged:
                 continue
-            self._told.add(name)
+            self._judged.add(name)
             moved = attempt.outcome == MOVED
             self.moves += moved
             self.stops += not moved

@@ -100,14 +100,14 @@ def inventory(gpunodes: Iterable[Manifest], keys: Iterable[str]) -> dict[str, Gp
 
 
 def cut_power(kube: Kube, node: str, seconds: float) -> bool:
-    """Nobody speaks for a simulated node for so long; False: the API server was away.
+    """Stop the heartbeats of a simulated node for so long; False: the API server was unavailable.
 
     Another holder has its Lease until then, so kwok neither renews it nor touches the node's pods.
     It takes both up again by itself when the Lease is over.
     """
     over = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=seconds - LEASE_SECONDS)
     lease = {
-        "holderIdentity": "nobody",
+        "holderIdentity": "power-cut",
         "renewTime": over.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "leaseDurationSeconds": LEASE_SECONDS,
     }

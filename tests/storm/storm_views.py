@@ -116,8 +116,8 @@ class SeenJob:
         return self.phase in ENDED
 
     @property
-    def beside(self) -> frozenset[int]:
-        """Workers that have places, and come and go."""
+    def extra_workers(self) -> frozenset[int]:
+        """Indices of the extra workers that have places."""
         workers, _ = self.placed
         return frozenset(index for index in workers if index >= self.least)
 
@@ -198,13 +198,13 @@ def seconds(text: str) -> float:
     return dt.datetime.fromisoformat(text).timestamp()
 
 
-def _attempt(told: Json) -> SeenAttempt:
-    ended = told.get("finishedAt")
+def _attempt(status: Json) -> SeenAttempt:
+    ended = status.get("finishedAt")
     return SeenAttempt(
-        number=told["number"],
-        started=seconds(told["startedAt"]),
-        outcome=told.get("outcome", ""),
-        reason=told.get("reason", ""),
+        number=status["number"],
+        started=seconds(status["startedAt"]),
+        outcome=status.get("outcome", ""),
+        reason=status.get("reason", ""),
         ended=seconds(ended) if ended else math.inf,
     )
 

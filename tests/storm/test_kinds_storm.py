@@ -3,7 +3,7 @@
 
 One node of ours has a GPU that is cut into slices; on the other two device plugins serve, NVIDIA's
 and AMD's by their resources. Every part is killed, and the judge is the kernel's locks. All GPUs
-are simulated; kubelets, tickets, decisions and containers are not.
+are simulated; kubelets, device tokens, decisions and containers are not.
 """
 
 import dataclasses

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 
 import pytest
-from agreement import told_by_containers, told_by_status
+from agreement import views_of_containers, views_of_status
 from chaos import EVERY_PART, killing
 from harness import annotation, wait_for
 from storms import ebb, flood, mixed, tide
@@ -82,7 +82,7 @@ def test_a_mixed_storm_ends_well_though_every_part_is_killed_three_times(
     assert Counter(killed()) == dict.fromkeys(EVERY_PART, ROUNDS)
     assert Counter(job["status"]["phase"] for job in jobs.values()) == {"Succeeded": JOBS}
     assert {attempt["outcome"] for attempt in again} <= {"Infrastructure"}
-    assert told_by_status(jobs) == told_by_containers(jobs)
+    assert views_of_status(jobs) == views_of_containers(jobs)
     assert most_at_once(peaks())["shares"] > 1
     assert len(pods) == sum(server.most for server in storm.servers)
     assert max(percents(pods).values()) <= 100

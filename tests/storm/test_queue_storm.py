@@ -4,7 +4,7 @@
 Two trees of cohorts, priorities, jobs that fail, are suspended, deleted, too late, stopped for
 others, moved; nodes that are drained, and GPUs that fail. 16 simulated GPUs are on nodes that run
 containers, 172 on nodes that kwok simulates, and more on those that a stand-in for an autoscaler
-makes for who asks. An outside watcher (queue_judge.py) checks all the time what must hold. One
+creates on request. An external watcher (queue_judge.py) checks all the time what must hold. One
 storm for each seed of STORM_SEEDS; a seed gives the same jobs and the same order of kills.
 """
 

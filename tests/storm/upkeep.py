@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What administrators and hardware do to simulated nodes in a storm: maintenance, GPUs that fail.
 
-Whoever judges hears that it will be written and that it was, and of the end before that is.
+The judge gets each beginning before and after it is written, and each end before.
 """
 
 import json
@@ -40,7 +40,7 @@ class Upkeep:
         self.done: Counter[str] = Counter()
 
     def act(self) -> None:
-        """Take back whose time is over, or one more out."""
+        """End a maintenance or failure whose time is over, or begin another."""
         over = [node for node, (_, until) in self._out.items() if time.monotonic() >= until]
         if over:
             self._back(over[0])
@@ -107,7 +107,7 @@ def _graded(devices: list[dict[str, Any]], uuid: str, health: str) -> list[dict[
     def graded(device: dict[str, Any]) -> dict[str, Any]:
         if device["uuid"] != uuid:
             return device
-        kept = {name: told for name, told in device.items() if name != "cause"}
+        kept = {name: value for name, value in device.items() if name != "cause"}
         cause = {"cause": "broken by the storm"} if health == FAILED else {}
         return kept | {"health": health} | cause
 

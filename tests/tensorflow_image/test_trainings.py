@@ -49,7 +49,7 @@ def test_a_worker_trains_a_replica_for_each_of_its_gpus_and_keeps_to_its_share(s
 
 
 def test_two_workers_are_one_training(start, gang):
-    workers = [start("--shape=cifar10", "--epochs=2", TF_CONFIG=told) for told in gang]
+    workers = [start("--shape=cifar10", "--epochs=2", TF_CONFIG=config) for config in gang]
     results = [worker.result() for worker in workers]
     assert [each["verified"] for each in results] == [True, True]
     one, other = (each["metrics"] for each in results)
@@ -73,7 +73,7 @@ def test_a_gpu_that_is_required_and_missing_ends_with_status_5(start):
     assert start("--require-gpu").status() == 5
 
 
-def test_a_worker_that_waits_for_another_ends_when_it_is_told_to(start, gang):
+def test_a_worker_that_waits_for_another_ends_on_sigterm(start, gang):
     worker = start(TF_CONFIG=gang[0])
     wait_for(lambda: "no GPU" in worker.log, "TensorFlow waits for the other")
     began = time.monotonic()
@@ -86,10 +86,10 @@ def test_a_worker_that_waits_for_another_ends_when_it_is_told_to(start, gang):
 
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_worker_that_is_lost_ends_the_other_with_status_6(start, gang, lost):
-    workers = [start("--epochs=10000", TF_CONFIG=told) for told in gang]
+    workers = [start("--epochs=10000", TF_CONFIG=config) for config in gang]
     wait_for(lambda: all("epoch 0" in each.log for each in workers), "both have begun")
     workers[lost].process.kill()
     other = workers[1 - lost]
     assert other.status() == 6, other.log
-    # Nobody computes for a process that was killed.
+    # No process computes for one that was killed.
     assert workers[lost].status() == -signal.SIGKILL

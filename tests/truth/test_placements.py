@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the simulator decides the cluster does.
+"""The cluster places jobs as the simulator does.
 
 Jobs come and go, one at a time, through API server, stock kube-scheduler and extender, on nodes
 that kwok simulates; and through the simulator, on a snapshot of these nodes. Every job must get
-the same node and the same devices, or be refused by both. The extender is told the mix of the
+the same node and the same devices, or be refused by both. The extender gets the mix of the
 jobs: what it learned from arrivals would depend on when its solver was ready.
 """
 
@@ -49,11 +49,11 @@ async def test_every_job_goes_where_the_simulator_says(policy, cluster, system, 
             seconds = time.monotonic() - began
         assert await state_of(api) == state
     refused = sum(place is None for place in played.outcomes.values())
-    told = difference(jobs, simulated=simulated, found=played.outcomes)
+    differing = difference(jobs, simulated=simulated, found=played.outcomes)
     tell(
         f"{policy}: {len(played.outcomes)} arrivals, {refused} refused, "
-        f"{'placements differ' if told else 'identical placements'}, "
+        f"{'placements differ' if differing else 'identical placements'}, "
         f"{played.events / seconds:.1f} events/s"
     )
-    assert told == ""
+    assert differing == ""
     assert 0 < refused < len(jobs) / 2

@@ -53,7 +53,7 @@ class ClusterDecider:
     """A Decider.
 
     Pods that come together are created in their order, and kube-scheduler takes them one by one in
-    that order; nothing leaves meanwhile, so that who was refused would be so again.
+    that order. No pod leaves in between, so a pod that was refused would be refused again.
     """
 
     def __init__(self, api: Api, namespace: str, watched: Watched) -> None:

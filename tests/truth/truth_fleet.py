@@ -119,7 +119,7 @@ def gpu_node(name: str, shape: Shape) -> Manifest:
 
 
 def _measured(device: Manifest) -> Manifest:
-    """A third is a tenth slower: the median is that of the others, whoever is seen first."""
+    """A third of the GPUs is 10 % slower: the median is that of the others in any order."""
     return {
         "gpu": device["uuid"],
         "at": "2026-11-01T00:00:00Z",

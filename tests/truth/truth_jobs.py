@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs of a seed: whole GPUs and shares, that come and go; a tenth more than there is room for.
+"""The jobs of a seed: whole GPUs and shares, that come and go; a tenth more than the cluster fits.
 
 Arrivals are Poisson, a burst at a time; lifetimes are exponential with mean 1. Each job is one
-plain pod: what the simulator is given and what the cluster is given are made here from the same
+pod: what the simulator is given and what the cluster is given are made here from the same
 draw, side by side.
 """
 
@@ -52,7 +52,7 @@ def drawn_jobs(*, seed: int, arrivals: int, shapes: Iterable[Shape]) -> tuple[Jo
 
 
 def outlook_of(jobs: Iterable[Job]) -> Manifest:
-    """The true mix of these jobs, in steady state, as the extender is told."""
+    """Return the true mix of these jobs in steady state, as the extender gets it."""
     mix = core.RequestMix.of((job.request, 1) for job in jobs)
     return core.dump_forecast(core.DemandForecast(mix, churn=1.0))
 

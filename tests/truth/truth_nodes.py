@@ -26,7 +26,7 @@ def connected(cluster: ClusterDriver) -> contextlib.AbstractAsyncContextManager[
 
 @contextlib.contextmanager
 def simulated_nodes(cluster: ClusterDriver, shapes: Mapping[str, Shape]) -> Iterator[None]:
-    """These nodes, beside those that the cluster has."""
+    """Add these nodes to those of the cluster."""
     cluster.up(nodes=len(cluster.nodes()), kwok_nodes=len(shapes))
     try:
         asyncio.run(_each(cluster, shapes, _equip))

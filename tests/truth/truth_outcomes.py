@@ -28,10 +28,10 @@ Outcomes = dict[JobId, Assignment | None]
 
 
 class Decider(Protocol):
-    """Whoever places jobs."""
+    """A component that places jobs."""
 
     async def arrive(self, jobs: Sequence[Job]) -> Sequence[Assignment | None]:
-        """Where they go, decided one by one in this order; who is refused (None) is gone again."""
+        """Place the jobs one by one in this order; a refused job (None) is removed."""
 
     async def depart(self, jobs: Sequence[Job]) -> None:
         """What they held is free when this returns."""
@@ -73,7 +73,7 @@ async def play(jobs: Iterable[Job], decider: Decider, expected: Mapping[JobId, A
 
 
 async def _depart(played: Played, decider: Decider, ended: Sequence[Ended]) -> None:
-    """Who leaves first makes no difference while nobody comes."""
+    """Remove all ended jobs at once: without arrivals their order makes no difference."""
     if ended:
         await decider.depart([each.job for each in ended])
         played.events += len(ended)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extender's policy, and what it is told of the jobs to come."""
+"""The extender's policy and its demand forecast."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ SETTINGS = ("GPUPACK_POLICY", "GPUPACK_OUTLOOK")
 
 @contextlib.contextmanager
 def settings_kept(system: Kube) -> Iterator[None]:
-    """Whatever is set meanwhile, afterwards it is as it was."""
+    """Restore the settings at exit."""
     before = _settings(system)
     try:
         yield
@@ -24,7 +24,7 @@ def settings_kept(system: Kube) -> Iterator[None]:
 
 
 def use(system: Kube, policy: str, outlook: dict[str, Any]) -> None:
-    """Start the extender anew, with this policy, told this outlook."""
+    """Restart the extender with this policy and this demand forecast."""
     _set(system, f"GPUPACK_POLICY={policy}", f"GPUPACK_OUTLOOK={outlook_text(outlook)}")
 
 

@@ -19,8 +19,8 @@ from gpupack_simulator import Job, Sampling, Settings, Simulator
 Json = dict[str, Any]
 
 
-class Told(core.Policy):
-    """A policy that knows an outlook and learns nothing, as the extender has it with one given."""
+class InformedPolicy(core.Policy):
+    """A policy with a fixed demand forecast, as in an extender that is configured with one."""
 
     def __init__(self, name: str, outlook: Json) -> None:
         self.name = name
@@ -50,10 +50,10 @@ def snapshot_of(nodes: Iterable[objects.Node], gpu_nodes: Iterable[GpuNode]) -> 
 
 
 def by_simulator(state: Json, jobs: Sequence[Job], policy: str, outlook: Json) -> Outcomes:
-    """Who does not fit is dropped."""
+    """Simulate the jobs; a job that does not fit is dropped."""
     settings = Settings(discipline="drop", sampling=Sampling(), occupancy=False)
-    told = Told(policy, outlook)
-    run = Simulator(snapshot.load(state), jobs, told, settings).run()
+    informed = InformedPolicy(policy, outlook)
+    run = Simulator(snapshot.load(state), jobs, informed, settings).run()
     return {each.job.id: _place(each.placements) for each in run.jobs}
 
 

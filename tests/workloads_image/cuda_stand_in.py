@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """CUDA's runtime on a CPU, as far as `p2p-cpp` calls it: streams whose work runs in any order.
 
-Each stream has a queue of its own. What runs next is chance, but for what CUDA promises: the order
-within a stream, and that a stream waits for an event as it was recorded last before the wait. So a
+Each stream has its own queue. What runs next is random within CUDA's guarantees: the order in a
+stream, and that a stream waits for an event as it was recorded last before the wait. So a
 wait that is missing shows as bytes that are wrong.
 """
 

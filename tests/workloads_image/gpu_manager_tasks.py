@@ -49,7 +49,7 @@ def ask(context, *sizes):
 
 
 def addresses(context):
-    """Where a task's first tensor lies."""
+    """Return the address of a task's first tensor."""
     return context.memory.empty((1,), torch.float32).data_ptr()
 
 

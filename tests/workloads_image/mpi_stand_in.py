@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MPI of one rank, which has nobody but itself: for what can be tested without messages."""
+"""MPI of a single rank: for code that can be tested without messages."""
 
 import contextlib
 import importlib
@@ -9,7 +9,7 @@ import types
 import numpy as np
 
 PARTS = ("world", "room", "ring", "sums", "halo", "beside", "session")
-NOBODY = -2
+PROC_NULL = -2
 
 
 class Alone:
@@ -33,7 +33,7 @@ class Alone:
         np.copyto(received, sent)
 
     def Sendrecv(self, sent, dest, recvbuf, source):  # noqa: N802
-        if source != NOBODY:
+        if source != PROC_NULL:
             np.copyto(recvbuf, sent)
 
     def Create_cart(self, dims, periods, reorder):  # noqa: N802
@@ -43,7 +43,7 @@ class Alone:
         return [0, 0]
 
     def Shift(self, dimension, step):  # noqa: N802
-        return NOBODY, NOBODY
+        return PROC_NULL, PROC_NULL
 
     def Free(self):  # noqa: N802
         pass
@@ -51,12 +51,12 @@ class Alone:
 
 @contextlib.contextmanager
 def parts_of_mpi(monkeypatch):
-    """Give the workload's modules, imported anew over the stand-in, by their names."""
+    """Give the workload's modules by name, imported again with the stand-in."""
     mpi = types.ModuleType("mpi4py.MPI")
     mpi.COMM_WORLD = Alone()
     mpi.Intracomm = mpi.Cartcomm = Alone
     mpi.MIN, mpi.MAX, mpi.SUM, mpi.LAND = min, max, sum, all
-    mpi.PROC_NULL = NOBODY
+    mpi.PROC_NULL = PROC_NULL
     mpi.Compute_dims = lambda ranks, dimensions: [ranks, 1]
     mpi.Get_library_version = lambda: "a stand-in, of one rank"
     mpi.Finalize = lambda: None

@@ -42,7 +42,7 @@ def test_of_several_the_one_that_fails_is_shown_wherever_it_stands(failed, turn)
     assert not closest(several).holds
 
 
-def test_of_several_that_hold_the_closest_is_shown_and_an_exact_one_is_furthest_from_its_bound():
+def test_of_several_checks_the_one_closest_to_its_bound_is_shown():
     several = [Agreement(0.0, 0.0), Agreement(1.0, 4.0), Agreement(1.0, 2.0), Agreement(0.0, 1.0)]
     assert closest(several) == Agreement(1.0, 2.0)
     assert closest([Agreement(0.0, 0.0)]).holds

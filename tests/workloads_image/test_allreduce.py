@@ -93,9 +93,9 @@ def test_nccl_without_gpus_ends_with_the_status_of_no_such_device(monkeypatch, p
     assert "Traceback" not in errors
 
 
-def errors_of_one_told_to_end(worker, number, *, after):
-    """Send a signal to a worker that has said some words; return what it says from then on."""
-    # Should it say them in another way, it runs no longer than this.
+def errors_after_signal(worker, number, *, after):
+    """Send a signal to a worker once it has printed some words; return its later errors."""
+    # Limits the time if it never prints them.
     patience = threading.Timer(GANG_SECONDS, worker.kill)
     patience.start()
     assert any(after in line for line in worker.stderr)
@@ -107,12 +107,10 @@ def errors_of_one_told_to_end(worker, number, *, after):
 
 @no_gpu
 @SIGNALS
-def test_a_worker_that_is_told_to_end_while_it_waits_for_others_does_so_soon(
-    monkeypatch, port, number, status
-):
+def test_a_worker_that_waits_for_others_ends_soon_after_a_signal(monkeypatch, port, number, status):
     monkeypatch.setenv("LOGLEVEL", "INFO")
     worker = start(port=port, workers=2)
-    errors = errors_of_one_told_to_end(worker, number, after="Rendezvous'ing worker group")
+    errors = errors_after_signal(worker, number, after="Rendezvous'ing worker group")
     assert (worker.returncode, "Traceback" in errors) == (status, False)
 
 
@@ -120,7 +118,7 @@ def test_a_worker_that_is_told_to_end_while_it_waits_for_others_does_so_soon(
 @SIGNALS
 def test_a_gang_that_a_signal_ends_says_so_in_one_line(port, number, status):
     worker = start("--size", str(2**26), port=port)
-    errors = errors_of_one_told_to_end(worker, number, after="no GPU: computing")
+    errors = errors_after_signal(worker, number, after="no GPU: computing")
     assert (worker.returncode, "Traceback" in errors) == (status, False)
     assert errors.splitlines()[-1].endswith(f": told to end by {number.name}")
 

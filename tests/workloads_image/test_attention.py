@@ -354,7 +354,7 @@ def test_of_few_heads_no_more_are_computed_together_than_there_are(owners, tiles
 
 
 def ending(lengths, at_once):
-    """Return when the last of programs ends that start in order, as soon as there is room."""
+    """Return when the last program ends, if programs start in order on the first free slot."""
     ends = [0] * at_once
     for length in lengths:
         heapq.heapreplace(ends, ends[0] + length)

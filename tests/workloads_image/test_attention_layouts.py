@@ -49,7 +49,7 @@ def test_a_small_run_over_packed_sequences_is_verified_and_fits_a_termination_me
     assert len(encode(result)) < 4096
 
 
-def test_a_small_run_over_pages_is_verified_beside_torchs_attention_over_copies():
+def test_a_small_run_over_pages_is_verified_against_torchs_attention_over_copies():
     result = run(AttentionOptions(layout="paged", page_tokens=5, **SMALL))
     assert result.verified
     assert result.metrics["error"] <= result.metrics["error_bound"]

@@ -183,7 +183,7 @@ def test_a_healthy_device_is_healthy():
     assert "healthy, " in result.headline
 
 
-def test_a_gpu_whose_sensors_cannot_be_read_says_so_beside_its_verdict():
+def test_the_verdict_says_that_sensors_cannot_be_read():
     gpu = Device(torch.device("cuda", 0), "NVIDIA H200")
     observed = Observed(compute={"bfloat16": ComputeReport(1, 0, 0.0, 0.0, (600.0,))})
     why = "none: the Python package nvidia-ml-py is not installed"
@@ -256,7 +256,7 @@ def test_a_copy_that_arrives_changed_makes_the_device_unhealthy():
     assert "max_changed_copies is 0, measured 3 (device_copy" in result.metrics["findings"]
 
 
-def test_a_device_that_fails_is_unhealthy_and_what_was_seen_is_told():
+def test_a_device_that_fails_is_unhealthy_and_its_report_has_the_observations():
     def fail(a, b, out):
         raise RuntimeError("CUDA error: uncorrectable ECC error encountered\nmore")
 
@@ -338,7 +338,7 @@ def test_fewer_than_two_others_of_its_model_are_no_measure(others):
     assert limits_from(peers, "NVIDIA X") == {}
 
 
-def test_a_gpu_whose_speed_nobody_can_judge_is_not_said_to_be_judged():
+def test_a_gpu_without_a_speed_limit_is_reported_as_unjudged():
     unknown = Device(torch.device("cuda"), "NVIDIA X")
     report = ComputeReport(
         products=1, wrong_products=0, residual=0.0, bound=0.0, tflops=(80.0,), detail=""

@@ -193,7 +193,7 @@ def test_one_wrong_element_is_counted():
 
 def every_type_and_reduction(sizes_bytes):
     """What went wrong with each type and reduction; operations that reduce nothing come once."""
-    told = {}
+    errors = {}
     with group("gloo", require_gpu=False) as rank:
         for dtype, reduce_op in itertools.product(DTYPES, REDUCE_OPS):
             options = CollectivesOptions(dtype=dtype, reduce_op=reduce_op, iterations=2, warmup=0)
@@ -201,8 +201,8 @@ def every_type_and_reduction(sizes_bytes):
                 try:
                     list(measurements((name,), sizes_bytes, rank, options))
                 except WorkloadError as error:
-                    told[dtype, reduce_op, name] = error
-    return told
+                    errors[dtype, reduce_op, name] = error
+    return errors
 
 
 @no_gpu
@@ -211,7 +211,7 @@ def test_three_ranks_check_every_type_and_reduction_exactly(gang):
     whole = [dtype for dtype in DTYPES if "int" in dtype]
     # gloo divides by the ranks in floats.
     unserved = {(dtype, "avg", name) for dtype in whole for name in REDUCING}
-    assert [set(told) for told in answers] == [unserved] * 3
+    assert [set(errors) for errors in answers] == [unserved] * 3
     assert {type(error) for error in answers[0].values()} == {BadArgument}
     assert "gloo has no reduce of torch.int8 by avg" in str(answers[0]["int8", "avg", "reduce"])
 

@@ -65,7 +65,7 @@ def test_an_architecture_that_the_compiler_does_not_know_is_a_bad_argument():
         Nvrtc().compile(FLOAT.path, "sm_10")
 
 
-def test_an_error_in_a_source_is_told_with_its_file_and_line_and_status_2(mine):
+def test_an_error_in_a_source_names_file_and_line_and_ends_with_status_2(mine):
     path = mine("C[row * N + column] = missing;")
     line = [sys.executable, "-m", "gpupack_workloads", "cuda-matmul", "--compiler=nvrtc"]
     ended = subprocess.run([*line, f"--source={path}"], capture_output=True, text=True, check=False)
@@ -73,7 +73,7 @@ def test_an_error_in_a_source_is_told_with_its_file_and_line_and_status_2(mine):
     assert f'{path}(7): error: identifier "missing" is undefined' in ended.stderr
 
 
-def test_a_source_may_include_what_lies_beside_it_and_cudas_header_of_bfloat16(mine):
+def test_a_source_may_include_neighboring_files_and_cudas_bfloat16_header(mine):
     path = mine("C[row * N + column] = SCALE * sum;")
     (path.parent / "scale.h").write_text("#define SCALE 1\n")
     path.write_text('#include "scale.h"\n#include <cuda_bf16.h>\n' + path.read_text())
@@ -88,7 +88,7 @@ def test_a_source_without_the_kernel_is_refused(tmp_path):
 
 
 @no_gpu
-def test_without_a_gpu_all_steps_are_compiled_and_no_speed_is_told():
+def test_without_a_gpu_all_steps_are_compiled_and_no_speed_is_reported():
     result = run(CudaMatmulOptions(size=70, compiler="nvrtc"))
     assert (result.headline, result.simulated) == (
         "4 kernel(s) compiled for sm_90 (simulated)",
@@ -132,7 +132,7 @@ def beyond(a, b, c):
         (beyond, "memory beside C has changed"),
     ],
 )
-def test_one_element_that_is_wrong_missing_or_beside_c_is_refused(multiply, message):
+def test_one_element_that_is_wrong_missing_or_outside_c_is_detected(multiply, message):
     with pytest.raises(WrongResult, match=message):
         session.check_edges(FLOAT, multiply, device=CPU, seed=1)
 

@@ -19,7 +19,7 @@ FP8 = torch.float8_e4m3fn
 
 
 @no_gpu
-def test_a_small_run_is_verified_in_every_type_and_beside_torch():
+def test_a_small_run_is_verified_in_every_type_and_against_torch():
     result = run(GemmOptions(seed=3))
     assert (result.verified, result.simulated) == (True, True)
     assert [row["dtype"] for row in result.rows] == ["float32", "float16", "float32"]
@@ -28,7 +28,7 @@ def test_a_small_run_is_verified_in_every_type_and_beside_torch():
 
 
 @no_gpu
-def test_eight_bit_operands_are_multiplied_where_nobody_else_does():
+def test_eight_bit_operands_are_multiplied_where_torch_cannot():
     result = run(GemmOptions(size=40, dtype="float8_e4m3fn"))
     assert result.verified
     assert "float8_e4m3fn_40_cublas_ratio" not in result.metrics
@@ -36,7 +36,7 @@ def test_eight_bit_operands_are_multiplied_where_nobody_else_does():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_every_type_is_measured_beside_cublas_on_a_gpu():
+def test_every_type_is_measured_against_cublas_on_a_gpu():
     result = run(GemmOptions(size=1024))
     assert result.metrics["bfloat16_ragged_1024_cublas_ratio"] > 0
     assert result.metrics["float8_e4m3fn_1024_cublas_ratio"] > 0

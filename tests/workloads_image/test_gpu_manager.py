@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU manager: what becomes of tasks, of those beside them, and of the processes."""
+"""The GPU manager: outcomes of tasks and of parallel tasks, and the ends of processes."""
 
 import contextlib
 import os
@@ -130,7 +130,7 @@ def test_what_cannot_come_back_fails_the_task_alone(manager, task):
     assert result(manager.submit(tasks.double, 4)) == 8
 
 
-def test_a_function_that_no_worker_can_be_told_is_refused_at_once(manager):
+def test_a_function_that_cannot_be_pickled_is_refused_at_once(manager):
     with pytest.raises(Exception, match="pickle"):
         manager.submit(lambda context: None)
 
@@ -209,7 +209,7 @@ def test_a_task_gets_its_quota_and_no_byte_more_and_the_error_says_how_much_was_
     assert result(manager.submit(tasks.double, 1, gpu=0)) == 2
 
 
-def test_the_pool_is_every_tasks_anew(manager):
+def test_each_task_gets_the_same_memory_pool(manager):
     futures = [manager.submit(tasks.addresses, gpu=0, memory_bytes=POOL_BYTES) for _ in range(9)]
     assert len({result(future) for future in futures}) == 1
 
@@ -416,7 +416,7 @@ def descendants(pid):
 
 
 def runs(pid):
-    """Not a process that has ended: of orphans in a container nobody may ask for their status."""
+    """Return whether a process has not ended: in a container no parent reaps an orphan."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -433,7 +433,7 @@ def gone(pids):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_to_end_ends_the_workers_too_and_is_told(started, number, status):
+def test_a_termination_signal_ends_the_workers_and_sets_the_exit_status(started, number, status):
     workers = descendants(started.pid)
     assert workers
     # To all of them, as a terminal sends Ctrl-C.
@@ -452,7 +452,7 @@ def test_workers_end_with_a_manager_that_is_killed(started):
 
 @pytest.mark.gpu
 @one_gpu
-def test_what_torch_takes_beside_the_pool_is_bounded(manager):
+def test_memory_of_torch_outside_the_pool_is_limited(manager):
     assert result(manager.submit(tasks.torch_takes, TORCH_BYTES // 2)) == TORCH_BYTES // 2
     failed = error(manager.submit(tasks.torch_takes, 2 * TORCH_BYTES, gpu=0))
     assert isinstance(failed, OutOfMemory)

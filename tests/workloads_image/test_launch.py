@@ -44,7 +44,7 @@ def test_a_process_s_reason_comes_back_with_its_kind(failed, monkeypatch, tmp_pa
     assert (type(error), str(error)) == (BadArgument, "process 3: size 3 is odd")
 
 
-def test_what_no_process_expected_is_told_by_its_first_line(failed, tmp_path):
+def test_an_unexpected_error_of_a_process_is_reported_by_its_first_line(failed, tmp_path):
     message = {"message": "RuntimeError: no NCCL\nat a.cpp:1", "extraInfo": {"timestamp": "1"}}
     (tmp_path / "error.json").write_text(json.dumps({"message": message}))
     error = failed(1)
@@ -55,7 +55,7 @@ def test_what_no_process_expected_is_told_by_its_first_line(failed, tmp_path):
     ("status", "reason"),
     [(-9, r"Signal 9 \(SIGKILL\) received by PID 7"), (4, "ended with 4; see its log above")],
 )
-def test_a_process_that_has_left_no_file_is_told_by_its_end(failed, status, reason):
+def test_a_process_without_an_error_file_is_reported_by_its_exit_status(failed, status, reason):
     assert failed(status).args[0].startswith("process 3: ")
     with pytest.raises(WorkloadError, match=reason):
         raise failed(status)
@@ -121,7 +121,7 @@ def test_what_torch_says_inside_is_said():
 
 
 class Launcher:
-    """Who has started this process, as multiprocessing tells it."""
+    """Return the parent process by multiprocessing."""
 
     def __init__(self, *, alive):
         self.is_alive = lambda: alive

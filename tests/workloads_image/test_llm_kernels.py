@@ -64,7 +64,7 @@ def test_bfloat16_is_refused_without_a_gpu():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_each_kernel_is_timed_beside_torch_compile_on_a_gpu():
+def test_each_kernel_is_timed_against_torch_compile_on_a_gpu():
     result = run(LlmOptions(size=512, hidden=1024, intermediate=2000, vocabulary=4000))
     assert len(result.rows) == 8
     for row in result.rows:

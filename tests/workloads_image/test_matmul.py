@@ -82,7 +82,7 @@ def test_numpy_and_torch_are_compared_from_small_to_the_chosen_size():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_gpu_multiplies_by_both_kernels_and_beside_numpy():
+def test_a_gpu_multiplies_by_both_kernels_and_is_compared_with_numpy():
     result = run(Options(size=1024, seed=3))
     assert (result.verified, result.simulated) == (True, False)
     assert result.metrics["dtype"] == "bfloat16"

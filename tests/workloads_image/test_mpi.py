@@ -52,7 +52,7 @@ class Ended(NamedTuple):
 
 @pytest.fixture
 def gang(tmp_path):
-    """Runs two workers of two processes each; of the second's end not everybody wants to know."""
+    """Run two workers of two processes each; some tests ignore the end of the second."""
 
     workers = []
 
@@ -133,9 +133,9 @@ DIES = {
 
 
 @needs_launcher
-@pytest.mark.parametrize(("how", "told"), DIES.items(), ids=["signal", "status"])
-def test_a_rank_that_dies_ends_all_workers_and_its_own_says_why(gang, how, told):
-    status, words = told
+@pytest.mark.parametrize(("how", "end"), DIES.items(), ids=["signal", "status"])
+def test_a_rank_that_dies_ends_all_workers_and_its_own_says_why(gang, how, end):
+    status, words = end
     first, second = gang(*ranks(f"if rank == 3: {how}\nelse: time.sleep(30)"))
     assert (first.status, second.status) == (status, status), first.log + second.log
     assert second.message == f"rank 3 of 4 in pod mpi-1-1 {words}"
@@ -156,7 +156,7 @@ time.sleep(60)
 
 
 @needs_launcher
-def test_ranks_that_are_told_to_end_save_what_they_have_all_of_them(gang):
+def test_all_ranks_save_their_state_on_sigterm(gang):
     first, second = gang(*ranks(SAVES), end_when="at work")
     assert (first.status, second.status) == (7, 7), first.log + second.log
     assert sorted(line for line in first.log.splitlines() if line.startswith("saved")) == [

@@ -97,7 +97,7 @@ def test_what_does_not_fit_is_refused_before_any_message(
         mpi.session.measure(MpiOptions(size=GIB, grid=16 if option == "--size" else 16384))
 
 
-def test_memory_that_runs_out_all_the_same_is_told_as_such(mpi, world, monkeypatch):
+def test_memory_that_runs_out_during_the_run_is_reported_as_such(mpi, world, monkeypatch):
     def short(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory")
 

@@ -70,7 +70,7 @@ def test_the_kernels_compile_by_nvrtc_which_needs_no_gpu(capability):
     assert compile_kernels(Nvrtc(), SOURCE, capability).startswith(b"\x7fELF")
 
 
-def test_an_error_in_a_source_is_told_with_its_file_and_line_and_status_2(mine, caplog):
+def test_an_error_in_a_source_names_file_and_line_and_ends_with_status_2(mine, caplog):
     path = mine("*done = at;", "*done = missing;")
     line = 1 + path.read_text().splitlines().index("    *done = missing;")
     ended = CliRunner().invoke(main, ["p2p-cpp", "--compiler=nvrtc", f"--source={path}"])
@@ -86,7 +86,7 @@ def test_a_source_without_one_of_the_kernels_is_refused(mine, signature):
 
 
 @no_gpu
-def test_without_a_gpu_the_kernels_are_compiled_and_no_speed_is_told():
+def test_without_a_gpu_the_kernels_are_compiled_and_no_speed_is_reported():
     result = run(P2pCppOptions(size=5000, seed=2, compiler="nvrtc"))
     assert (result.headline, result.verified, result.simulated) == (
         "4 kernels compiled for sm_90 (simulated)",
@@ -135,7 +135,7 @@ def shifted(target, source):
         (shifted, "of 15 bytes 15 arrived wrongly"),
     ],
 )
-def test_a_byte_that_is_missing_elsewhere_or_beside_the_target_is_refused(copy, message):
+def test_a_byte_that_is_missing_misplaced_or_outside_the_target_is_detected(copy, message):
     buffers = [torch.empty(buffer_bytes(1), dtype=torch.uint8) for _ in range(2)]
     assert check_edges("right", whole, buffers, seed=1) == check_edges(
         "in pieces", in_pieces, buffers, seed=1
@@ -144,7 +144,7 @@ def test_a_byte_that_is_missing_elsewhere_or_beside_the_target_is_refused(copy, 
         check_edges("a copy", copy, buffers, seed=1)
 
 
-def test_a_lane_begins_as_far_beyond_a_boundary_as_it_is_told():
+def test_a_lane_starts_at_the_given_offset_from_a_boundary():
     memory = torch.empty(2 * buffer_bytes(64) + 256, dtype=torch.uint8)
     start = -memory.data_ptr() % 16
     out, into = memory[start:].split((buffer_bytes(64), memory.numel() - start - buffer_bytes(64)))
@@ -174,7 +174,7 @@ def test_access_is_enabled_both_ways_and_disabled_again(cuda):
     assert [call[0] for call in stand_in.calls] == ["enable"] * 2 + ["disable"] * 2
 
 
-def test_access_that_somebody_else_has_enabled_stays(cuda):
+def test_peer_access_that_was_enabled_before_stays_enabled(cuda):
     stand_in = cuda()
     stand_in.enabled.add((1, 0))
     with access.peer_access(0, 1):
@@ -189,7 +189,7 @@ def test_a_gpu_needs_no_access_to_itself(cuda):
         assert stand_in.calls == []
 
 
-def test_access_is_disabled_after_an_error_and_the_error_is_what_is_told(cuda, caplog):
+def test_peer_access_is_disabled_after_an_error_and_the_error_is_raised(cuda, caplog):
     stand_in = cuda()
 
     def fault():
@@ -268,7 +268,7 @@ def pair(cuda, monkeypatch):
         stand_in = cuda(**how)
 
         def triton_copy(target, source):
-            # Triton's launch asks torch for the stream: that of whoever is timed.
+            # Triton's launch asks torch for the stream: that of the timed copy.
             ctypes.memmove(target.data_ptr(), source.data_ptr(), source.nbytes)
 
         monkeypatch.setattr(triton_kernels, "copy", triton_copy)
@@ -433,7 +433,7 @@ def test_every_way_copies_any_size_from_and_to_any_address(name):
 
 @pytest.mark.gpu
 @needs_gpu
-def test_a_number_that_nobody_sends_back_is_lost_and_ends():
+def test_a_ping_without_an_answer_is_lost_and_ends():
     def alone(side, peer, *, rounds, leads):
         if leads:
             latency.by_cpp(side, peer, rounds=rounds, leads=leads)

@@ -119,7 +119,9 @@ def numbers_of_rows_kernel(numbers_ptr, count, ROWS: tl.constexpr):  # noqa: N80
     tl.store(numbers_ptr + tl.arange(0, ROWS), rows_of_program(count, ROWS))
 
 
-@pytest.mark.skipif(DEVICE == "cuda", reason="only the interpreter can be told which program it is")
+@pytest.mark.skipif(
+    DEVICE == "cuda", reason="only the interpreter allows a choice of the program index"
+)
 def test_rows_beyond_32_bits_are_counted_rightly(monkeypatch):
     builder = importlib.import_module("triton.runtime.interpreter").interpreter_builder
     program = TensorHandle(np.array([2**29 + 1], dtype=np.int32), tl.int32)

@@ -155,9 +155,7 @@ def test_a_file_has_its_memory_before_it_is_written(monkeypatch, tmp_path):
     assert (found.st_size, found.st_blocks * 512 >= 2**20) == (2**20, True)
 
 
-def test_memory_that_others_have_taken_meanwhile_is_missing_and_no_file_stays(
-    monkeypatch, tmp_path
-):
+def test_an_allocation_of_memory_that_others_took_fails_and_leaves_no_file(monkeypatch, tmp_path):
     def full(handle, begin, size):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -354,7 +352,7 @@ def test_it_pays_from_where_every_larger_size_is_faster():
 WAYS_US = {"triton put": (3.0, 10.0), "copy put": (9.0, 16.0), "send-recv": (12.0, 15.0)}
 
 
-def test_puts_are_told_beside_send_and_receive():
+def test_puts_are_reported_with_send_and_receive():
     table = [
         {"way": way, "size_bytes": size, "us": us, "gb_per_s": size / us / 1e3}
         for way, times in WAYS_US.items()
@@ -381,7 +379,7 @@ def failing_nvshmem():
 
 
 @no_gpu
-def test_nvshmem_that_fails_is_told_and_ends_nothing_else(gang):
+def test_an_nvshmem_failure_is_reported_and_ends_nothing_else(gang):
     answers = gang(2, failing_nvshmem)
     assert [rows for rows, _ in answers] == [[], []]
     assert answers[0] == answers[1]

@@ -184,7 +184,7 @@ def without_waiting(monkeypatch):
     ],
 )
 @pytest.mark.usefixtures("without_waiting")
-def test_one_element_of_a_product_that_is_wrong_missing_or_beside_it_is_refused(into, message):
+def test_one_element_of_a_product_that_is_wrong_missing_or_outside_is_detected(into, message):
     session.check_ragged_products(StandIn(product), CPU, seed=1)
     with pytest.raises(WrongResult, match=message):
         session.check_ragged_products(StandIn(into), CPU, seed=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals to end, sent to workloads that compute: they leave soon, in one line, and nobody behind.
+"""Workloads that compute end soon after SIGTERM or SIGINT, with one line, and leave no process.
 
 Of workloads that start a gang test_allreduce.py has the like, of gpu-manager test_gpu_manager.py.
 """
@@ -31,7 +31,7 @@ WORKLOADS = {
 @SIGNALS
 @pytest.mark.parametrize("name", WORKLOADS)
 @no_gpu
-def test_a_workload_that_is_told_to_end_does_so_in_one_line(name, number, status):
+def test_a_workload_reports_a_termination_signal_in_one_line(name, number, status):
     arguments, at_work = WORKLOADS[name]
     line = [sys.executable, "-m", "gpupack_workloads", name, *arguments]
     environ = os.environ | {"GPUPACK_RESULT_PATH": os.devnull}
@@ -43,7 +43,7 @@ def test_a_workload_that_is_told_to_end_does_so_in_one_line(name, number, status
     assert any(at_work in said for said in process.stderr)
     time.sleep(1)
     process.send_signal(number)
-    # Until nobody has its standard error any more.
+    # Until no process has its standard error any more.
     _, errors = process.communicate()
     patience.cancel()
     assert process.returncode == status, errors

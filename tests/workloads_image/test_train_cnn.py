@@ -68,7 +68,7 @@ def test_a_technique_with_which_nothing_is_learnt_is_refused(found):
         check("amp", Learnt(**fine | found), "synthetic", seen=1000)
 
 
-def test_nobody_is_judged_by_a_handful_of_images():
+def test_accuracy_is_not_judged_by_a_few_images():
     few = Learnt(step_seconds=1.0, peak_mib=0, loss=2.3, accuracy=0.1, loss_scale=1.0)
     check("fp32", few, "synthetic", seen=40)
 

@@ -31,7 +31,7 @@ def rank(index, ranks):
 
 
 def numbered(count):
-    """Images of a pixel each, whose class says which it is."""
+    """Images of one pixel each, with their index as the class."""
     return Images(np.zeros((count, 1, 1, 1), np.uint8), np.arange(count))
 
 
@@ -82,10 +82,10 @@ def other_images():
 
 
 @no_gpu
-def test_ranks_with_other_images_are_told_before_they_train(gang):
-    told = gang(2, other_images)
-    assert [type(error) for error in told] == [BadArgument] * 2
-    assert "other workers have read other images" in str(told[0])
+def test_ranks_with_different_images_fail_before_training(gang):
+    errors = gang(2, other_images)
+    assert [type(error) for error in errors] == [BadArgument] * 2
+    assert "other workers have read other images" in str(errors[0])
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_ranks_with_other_images_are_told_before_they_train(gang):
 )
 def test_a_training_that_learns_nothing_is_refused(alone, learning_rate, message):
     options = replace(MADE_UP, epochs=1, optimizer="sgd", learning_rate=learning_rate)
-    with pytest.raises(WrongResult, match=message) as told:
+    with pytest.raises(WrongResult, match=message) as raised:
         measure(options, "auto")
-    assert told.value.result is None or not told.value.result.verified
+    assert raised.value.result is None or not raised.value.result.verified
 
 
 def course(*losses, right):

@@ -221,7 +221,7 @@ def test_two_ranks_lose_what_a_single_process_loses(gang, spread):
 
 
 def killed_after_checkpoint(options):
-    """Trains until a checkpoint stands, then is gone without a word."""
+    """Train until there is a checkpoint, then exit at once."""
 
     def save(*arguments):
         kept(*arguments)
@@ -293,7 +293,7 @@ def told_to_end(options):
 
 
 @on_cpus
-def test_the_losses_of_all_starts_lie_beside_the_checkpoints(alone, tmp_path):
+def test_the_losses_of_all_starts_are_stored_next_to_the_checkpoints(alone, tmp_path):
     kept = replace(SMALL, steps=3, checkpoint=tmp_path, checkpoint_every=2)
     begun = measure(kept, "auto")
     measure(replace(kept, steps=5), "auto")
@@ -347,7 +347,7 @@ def hold_a_program(path):
 
 
 def ask_for_much_memory(path):
-    """Of the unpickler in C, which makes room for an object with this number: 17 GB."""
+    """The unpickler in C allocates memory for an object with this number: 17 GB."""
     body = path.read_bytes()
     assert body[-1:] == pickle.STOP
     path.write_bytes(body[:-1] + pickle.LONG_BINPUT + (2**31).to_bytes(4, "little") + pickle.STOP)
@@ -439,10 +439,10 @@ def test_torch_compared_with_itself_is_not_verified(alone):
 
 @on_cpus
 @pytest.mark.parametrize(
-    ("factor", "told"), [(float("nan"), "are no numbers"), (1.01, "the training's first losses")]
+    ("factor", "message"), [(float("nan"), "are no numbers"), (1.01, "the training's first losses")]
 )
 def test_a_training_whose_own_losses_are_wrong_is_refused_and_not_kept(
-    alone, monkeypatch, tmp_path, factor, told
+    alone, monkeypatch, tmp_path, factor, message
 ):
     def train(learner, keeping):
         step = learner.step
@@ -450,7 +450,7 @@ def test_a_training_whose_own_losses_are_wrong_is_refused_and_not_kept(
         return training.train(learner, keeping)
 
     monkeypatch.setattr(session, "train", train)
-    with pytest.raises(WrongResult, match=told):
+    with pytest.raises(WrongResult, match=message):
         measure(replace(SMALL, check_steps=3, checkpoint=tmp_path), "auto")
     assert latest(tmp_path) is None
 
@@ -503,13 +503,13 @@ def without_updates_of_a_layer(learner):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "message"),
     [
         (without_gradients_of_keys, r"most in blocks\.\d\.attention\.key"),
         (without_updates_of_a_layer, r"and blocks\.1\."),
     ],
 )
-def test_a_fault_that_losses_hardly_show_is_noticed(spoil, told):
+def test_a_fault_that_losses_hardly_show_is_noticed(spoil, message):
     sizes = TransformerOptions(
         layers=2, width=128, heads=2, kv_heads=2, sequence=64, batch_size=2, compiled=False
     )
@@ -517,7 +517,7 @@ def test_a_fault_that_losses_hardly_show_is_noticed(spoil, told):
     made, place = operations("torch", compiled=False), WorldRank(index=0, ranks=1, device=DEVICE)
     whole, spoilt = (single_learner(plan, made, place) for _ in range(2))
     spoil(spoilt)
-    with pytest.raises(WrongResult, match=told):
+    with pytest.raises(WrongResult, match=message):
         compare(curve(spoilt, 3), curve(whole, 3), plan)
 
 

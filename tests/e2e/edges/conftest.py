@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from agreement import told_by_annotations, told_by_containers, told_by_status
+from agreement import views_of_annotations, views_of_containers, views_of_status
 from harness import DEVICES_ANNOTATION, Kube, unsuccessful, wait_for
 from node_faults import gpus_ready, lingering
 from parts import all_up, ledger_reader
@@ -32,7 +32,7 @@ def at_rest(system: Kube, nodes: tuple[str, ...]) -> None:
     wait_for(
         lambda: not holding(system) and not lingering(system, nodes),
         seconds=REST_SECONDS,
-        what="nobody holds a GPU",
+        what="no pod holds a GPU",
     )
 
 
@@ -64,8 +64,8 @@ def verdict(kube, refusals, ledger):
         assert refusals() == []
         assert unsuccessful(jobs) == {}
         assert set(outcomes) <= {"Succeeded", "Infrastructure"}
-        assert told_by_status(jobs) == told_by_containers(jobs)
-        assert told_by_annotations(kube) >= told_by_status(jobs)
+        assert views_of_status(jobs) == views_of_containers(jobs)
+        assert views_of_annotations(kube) >= views_of_status(jobs)
         assert ledger.figure("gpupack_extender_contradictions_total") == 0
         return len(outcomes) - len(jobs)
 

@@ -21,7 +21,7 @@ def host_daemons(whole, cluster):
         cluster.start(HOST, component)
 
 
-def test_after_a_minute_without_the_api_server_all_jobs_succeed_and_no_gpu_was_given_twice(
+def test_after_a_minute_without_the_api_server_all_jobs_succeed_and_no_gpu_is_assigned_twice(
     kube, judged, verdict, host_daemons, tell
 ):
     """Four of eight jobs that fill the cluster end during the pause, four after it; others wait."""

@@ -36,7 +36,7 @@ def kept(kube):
     return None
 
 
-def test_what_a_namespace_used_of_late_outlives_the_scheduler(kube, system, judged):
+def test_the_average_usage_of_a_namespace_survives_a_restart_of_the_scheduler(kube, system, judged):
     with half_life(system):
         kube.submit(judged.job("job", gpus=8, seconds=300))
         before, at = wait_for(

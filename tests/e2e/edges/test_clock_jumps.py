@@ -90,8 +90,8 @@ def set_clock(system, component, container, hours):
     for pod in pods_of_part(system, component):
         where = ("exec", pod["metadata"]["name"], "-c", container, "--")
         system.insist(*where, "sh", "-c", f"echo {hours:+}h > /faketime/offset")
-        told = float(system.insist(*where, "python3", "-c", TELL))
-        assert told - time.time() == pytest.approx(hours * 3600, abs=60)
+        seconds = float(system.insist(*where, "python3", "-c", TELL))
+        assert seconds - time.time() == pytest.approx(hours * 3600, abs=60)
 
 
 def moments(job):

@@ -61,7 +61,7 @@ def runs_elsewhere(job, node):
     return job["status"]["phase"] == "Running" and node not in job["status"]["nodes"]
 
 
-def test_a_drained_node_is_empty_soon_and_nobody_is_treated_worse_than_was_said(
+def test_a_drained_node_is_soon_empty_and_each_job_gets_its_documented_treatment(
     kube, system, nodes, judged, refusals, tell
 ):
     node, other = nodes
@@ -129,7 +129,7 @@ def held(kube, node):
     return found["status"].get("held", 0) + found["status"].get("shared", 0)
 
 
-def test_a_move_goes_on_where_it_was_to_go_when_operator_and_scheduler_begin_anew_meanwhile(
+def test_a_move_continues_to_its_target_after_operator_and_scheduler_restart(
     kube, system, nodes, judged, refusals
 ):
     """The other node has 8 GPUs: a job that requests all of them cannot have the reserved ones."""

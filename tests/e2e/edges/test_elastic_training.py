@@ -41,8 +41,8 @@ def training(name, *, seed, rigid):
     job["metadata"]["name"] = name
     of_its_own = ("--steps", "--checkpoint", "--batch-size")
     kept = [arg for arg in job["spec"]["workload"]["args"] if not arg.startswith(of_its_own)]
-    told = [f"--checkpoint=/checkpoints/{name}", f"--seed={seed}"]
-    job["spec"]["workload"]["args"] = [*kept, *told, *SIZE]
+    added = [f"--checkpoint=/checkpoints/{name}", f"--seed={seed}"]
+    job["spec"]["workload"]["args"] = [*kept, *added, *SIZE]
     if rigid:
         del job["spec"]["minWorkers"]
     return job

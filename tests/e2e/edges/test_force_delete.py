@@ -40,7 +40,7 @@ def test_a_successor_of_a_force_deleted_pod_starts_only_when_the_old_process_is_
     with unkillable(cluster, old):
         force_delete(kube, "old")
         kube.submit(last_gpu("new", **ask))
-        wait_for(lambda: kept_back(kube.pod("new")), seconds=60, what="new is told to wait")
+        wait_for(lambda: kept_back(kube.pod("new")), seconds=60, what="the kubelet holds back new")
         assert pids_of(cluster, old, "judge.py")
     new = kube.wait_pod("new", "Running")
     assert annotated_devices(new) == annotated_devices(old)
@@ -62,7 +62,9 @@ def test_a_gpu_gets_no_new_work_while_a_force_deleted_pod_uses_it_and_is_free_af
         kube.submit(last_gpu("new", **ask))
         reason = wait_for(lambda: why_it_waits(kube.pod("new")), seconds=60, what="new waits")
         assert "fewer than 1 free GPU" in reason or "no GPU has 60% and 30000 MiB free" in reason
-    wait_for(lambda: not lingering(kube, cluster.nodes()), seconds=60, what="nobody holds on")
+    wait_for(
+        lambda: not lingering(kube, cluster.nodes()), seconds=60, what="no process holds the GPU"
+    )
     new = kube.wait_pod("new", "Running")
     assert annotated_devices(new) == annotated_devices(old)
     assert refusals() == []

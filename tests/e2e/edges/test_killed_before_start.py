@@ -126,8 +126,8 @@ def test_containers_get_their_own_gpus_though_parts_are_killed_before_they_start
     assert statuses(kube, "pair")["one"]["restartCount"] == 0
 
 
-@pytest.mark.parametrize("agent_hangs", [False, True], ids=["agent well", "agent hangs meanwhile"])
-def test_a_gang_loses_no_result_though_the_kubelet_restarts_when_one_worker_of_a_pod_has_ended(
+@pytest.mark.parametrize("agent_hangs", [False, True], ids=["agent well", "agent hangs"])
+def test_a_gang_loses_no_result_when_the_kubelet_restarts_after_one_worker_has_ended(
     kube, system, cluster, judged, tell, agent_hangs
 ):
     node = cluster.nodes()[0]

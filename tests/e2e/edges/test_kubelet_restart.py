@@ -4,7 +4,7 @@
 import contextlib
 
 import pytest
-from agreement import told_by_containers, told_by_status
+from agreement import views_of_containers, views_of_status
 from chaos import kill_kubelet
 from harness import unsuccessful, wait_for
 from manifests import on_node
@@ -12,14 +12,14 @@ from node_faults import agent_of, cdi_read_only, waiting_because
 from pausing import pod_paused
 
 
-@pytest.mark.parametrize("agent_hangs", [False, True], ids=["agent well", "agent hangs meanwhile"])
-def test_a_worker_between_tickets_and_start_gets_its_own_gpus_or_is_replaced_by_one_that_does(
+@pytest.mark.parametrize("agent_hangs", [False, True], ids=["agent well", "agent hangs"])
+def test_a_worker_between_allocation_and_start_gets_its_own_gpus_or_is_replaced(
     kube, system, cluster, judged, refusals, agent_hangs
 ):
     """The agent cannot write the CDI spec: the kubelet has allocated tokens, nothing starts."""
     node = cluster.nodes()[0]
-    kube.submit(on_node(judged.job("beside", gpus=3, seconds=20), node))
-    kube.wait_phase("beside", "Running")
+    kube.submit(on_node(judged.job("neighbor", gpus=3, seconds=20), node))
+    kube.wait_phase("neighbor", "Running")
     with contextlib.ExitStack() as faults:
         faults.enter_context(cdi_read_only(cluster, system, node))
         kube.submit(on_node(judged.job("between", gpus=4), node))
@@ -34,8 +34,8 @@ def test_a_worker_between_tickets_and_start_gets_its_own_gpus_or_is_replaced_by_
             what="a kubelet",
         )
     kube.submit(on_node(judged.job("after"), node))
-    jobs = kube.wait_finished(["beside", "between", "after"], seconds=120)
+    jobs = kube.wait_finished(["neighbor", "between", "after"], seconds=120)
     assert unsuccessful(jobs) == {}
-    assert len(jobs["beside"]["status"]["attempts"]) == 1
-    assert told_by_status(jobs) == told_by_containers(jobs)
+    assert len(jobs["neighbor"]["status"]["attempts"]) == 1
+    assert views_of_status(jobs) == views_of_containers(jobs)
     assert refusals() == []

@@ -34,7 +34,7 @@ def some_ended(kube, count):
     return len(ended) >= count
 
 
-def test_a_leader_that_hangs_and_comes_back_beside_its_successor_gives_no_gpu_twice(
+def test_a_leader_that_hangs_and_returns_next_to_its_successor_assigns_no_gpu_twice(
     kube, two_schedulers, cluster, judged, verdict, tell
 ):
     storm = judged.storm(jobs=JOBS, seed=7)
@@ -60,7 +60,7 @@ def test_a_leader_that_hangs_and_comes_back_beside_its_successor_gives_no_gpu_tw
     tell(f"the successor leads after {taken:.1f} s, a job ended after {served:.1f} s, {repeated=}")
 
 
-def test_after_the_leader_is_killed_the_standby_finishes_the_storm_and_gives_no_gpu_twice(
+def test_after_the_leader_is_killed_the_standby_finishes_the_storm_and_assigns_no_gpu_twice(
     kube, two_schedulers, cluster, judged, verdict, tell
 ):
     storm = judged.storm(jobs=JOBS, seed=8)

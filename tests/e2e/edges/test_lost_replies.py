@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes that succeed while their answers are lost, late, or report a failure.
 
-A proxy stands between one component and the API server. It records what was really written, so that
+A proxy is placed between one component and the API server. It records what was really written, so
 each test can check that its fault occurred and that nothing was written twice.
 """
 
@@ -100,7 +100,7 @@ def test_when_a_binding_or_its_reply_is_lost_each_pod_is_bound_once_and_runs_onc
     ledger.wait_empty()
 
 
-def test_when_no_reply_about_a_pod_ever_comes_the_watch_tells_and_each_pod_is_bound_once(
+def test_without_any_reply_about_a_pod_the_watch_suffices_and_each_pod_is_bound_once(
     gangs, extender_s, verdict, ledger
 ):
     """The read that checks a Binding gets no answer either."""

@@ -47,7 +47,7 @@ def hands_out(kube, node):
     return kube.kubectl("get", "node", node, "-o", path).stdout
 
 
-def test_with_the_kubelet_dead_and_the_agent_alive_workers_run_on_and_no_second_attempt_starts(
+def test_with_a_dead_kubelet_and_a_live_agent_workers_continue_without_a_second_attempt(
     kube, cluster, first_there, judged, refusals
 ):
     node = first_there["spec"]["nodeName"]

@@ -66,7 +66,7 @@ def test_a_gang_whose_growth_and_shrinking_are_cut_off_has_each_worker_once(
     assert refusals() == []
 
 
-def test_when_the_node_of_its_extra_workers_dies_a_gang_goes_on_and_grows_again_later(
+def test_a_gang_continues_when_the_node_of_its_extra_workers_dies_and_grows_again_later(
     kube, cluster, judged, node, refusals, tell
 ):
     kube.submit(gang(judged))
@@ -87,7 +87,7 @@ def test_when_the_node_of_its_extra_workers_dies_a_gang_goes_on_and_grows_again_
     tell(f"places on the dead node are given back after {gone:.1f} s")
 
 
-def test_an_extra_worker_that_fails_gives_its_place_back_and_the_gang_goes_on(kube, judged):
+def test_a_failed_extra_worker_releases_its_gpus_and_the_gang_continues(kube, judged):
     kube.submit(gang(judged))
     wait_width(kube, 4)
     victim = next(pod for pod in kube.pods(GANG) if "-x3-" in pod["metadata"]["name"])

@@ -15,17 +15,17 @@ def node(cluster):
 
 
 @pytest.fixture
-def beside(kube, node, judged):
+def neighbor(kube, node, judged):
     """A worker that runs before the fault, and must not notice it."""
-    kube.submit(on_node(judged.job("beside", gpus=2, seconds=300), node))
-    kube.wait_phase("beside", "Running")
+    kube.submit(on_node(judged.job("neighbor", gpus=2, seconds=300), node))
+    kube.wait_phase("neighbor", "Running")
     yield
-    job = kube.gpujob("beside")
+    job = kube.gpujob("neighbor")
     assert (job["status"]["phase"], job["status"]["attempt"]) == ("Running", 1)
 
 
-@pytest.mark.usefixtures("beside")
-def test_with_an_unwritable_cdi_folder_a_start_is_refused_by_its_name_and_works_when_it_is_mended(
+@pytest.mark.usefixtures("neighbor")
+def test_an_unwritable_cdi_folder_is_named_and_a_start_works_once_it_is_writable(
     kube, system, cluster, node, judged, refusals
 ):
     with cdi_read_only(cluster, system, node):
@@ -38,8 +38,8 @@ def test_with_an_unwritable_cdi_folder_a_start_is_refused_by_its_name_and_works_
     assert refusals() == []
 
 
-@pytest.mark.usefixtures("beside")
-def test_on_a_full_node_a_start_fails_with_the_reason_and_works_when_there_is_room(
+@pytest.mark.usefixtures("neighbor")
+def test_on_a_full_disk_a_start_fails_with_the_reason_and_works_when_there_is_space(
     kube, cluster, node, judged, refusals
 ):
     specs = cdi_specs(cluster, node)
@@ -52,8 +52,8 @@ def test_on_a_full_node_a_start_fails_with_the_reason_and_works_when_there_is_ro
     assert refusals() == []
 
 
-@pytest.mark.usefixtures("beside")
-def test_a_cdi_spec_that_found_no_room_is_not_there_by_half_and_is_written_when_there_is(
+@pytest.mark.usefixtures("neighbor")
+def test_a_cdi_spec_is_never_written_partly_and_is_written_when_there_is_disk_space(
     kube, system, cluster, node, judged, refusals
 ):
     """The sandbox exists before the space runs out: only the spec and the container are missing."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The judge of exclusiveness: holds locks on host files for the GPUs that its container was given.
 
-It knows nothing of ledgers, annotations or tickets: only what its container's environment says it
+It does not use ledgers, annotations or device tokens: only what its container's environment says it
 was given, what the test says it asked for, and the kernel's locks, which go when the process goes.
 
     LOCKS/UUID            one per GPU; whole: exclusive for life; share: shared for life
@@ -23,8 +23,8 @@ The test says by environment:
                           of, or empty}; nothing: anything. Another vendor's plugin gives by
                           STAND_IN_DEVICES.
 
-Exit codes: 41 no devices in the environment, 42 somebody holds too much of one, 43 not what was
-asked for; else EXIT_CODE.
+Exit codes: 41 no devices in the environment, 42 another container holds too much of one, 43 other
+devices than requested; else EXIT_CODE.
 """
 
 import contextlib
@@ -44,14 +44,14 @@ NOTHING = {"percent": 0, "memoryMiB": 0, "shares": 0}
 
 
 class Refused(Exception):
-    """Somebody holds what this container was given; says what."""
+    """Another container holds a device of this one; the text names it."""
 
 
 def main() -> int:
     if sys.argv[1] == UNTIL_TERM:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # so that use() can wait for it
-    told = [os.environ.get(name, "") for name in ("GPUPACK_DEVICES", "STAND_IN_DEVICES")]
-    devices = [uuid for uuid in ",".join(told).split(",") if uuid]
+    variables = [os.environ.get(name, "") for name in ("GPUPACK_DEVICES", "STAND_IN_DEVICES")]
+    devices = [uuid for uuid in ",".join(variables).split(",") if uuid]
     if not devices:
         return NO_DEVICES
     share, may = asked(), json.loads(os.environ.get("JUDGE_IDS") or "null")

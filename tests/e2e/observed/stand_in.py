@@ -2,7 +2,7 @@
 """A stand-in for another device plugin: `stand_in.py RESOURCE ID...` hands out ids and no GPU.
 
 It speaks the kubelet's API as NVIDIA's does, and ends when the kubelet removes its socket: its
-container starts anew and registers again.
+container restarts and registers again.
 """
 
 import asyncio

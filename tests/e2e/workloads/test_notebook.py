@@ -60,7 +60,7 @@ def test_a_cell_computes_on_the_gpu_that_the_pod_has_a_share_of(kube, notebook):
     assert [url for url in asked if not url.startswith((notebook, "data:", "blob:"))] == []
 
 
-def test_nobody_gets_in_without_the_token(notebook):
+def test_a_notebook_refuses_callers_without_its_token(notebook):
     assert httpx.get(f"{notebook}/api/contents").status_code == 403
     wrong = {"Authorization": "token another"}
     assert httpx.get(f"{notebook}/api/contents", headers=wrong).status_code == 403

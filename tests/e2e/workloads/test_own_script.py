@@ -56,12 +56,12 @@ def block(language, number=0):
 
 @pytest.fixture
 def shell(kube, tmp_path):
-    """Runs commands as somebody would who copies them, in the test's namespace."""
+    """Run commands as a user that copies them, in the test's namespace."""
     config = yaml.safe_load(kube.kubeconfig.read_text())
     for context in config["contexts"]:
         context["context"]["namespace"] = kube.namespace
     (tmp_path / "config").write_text(yaml.safe_dump(config))
-    told = {
+    added = {
         "KUBECONFIG": str(tmp_path / "config"),
         "PATH": f"{pathlib.Path(kubectl_binary()).parent}:{os.environ['PATH']}",
     }
@@ -69,7 +69,7 @@ def shell(kube, tmp_path):
     def run(commands):
         done = subprocess.run(
             ["bash", "-c", f"set -euo pipefail\n{commands}"],
-            cwd=tmp_path, env=os.environ | told, capture_output=True, text=True, timeout=500,
+            cwd=tmp_path, env=os.environ | added, capture_output=True, text=True, timeout=500,
             check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr

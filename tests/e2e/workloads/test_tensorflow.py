@@ -9,7 +9,7 @@ from harness import placed
 from workload_jobs import MANIFESTS, RUN_SECONDS, logs
 
 IMAGE_SECONDS = 900
-"""Each of a dozen trainings imports TensorFlow anew, two at a time on two cores."""
+"""Each of a dozen trainings imports TensorFlow, two at a time on two cores."""
 
 
 def metrics(kube, name):

@@ -40,7 +40,7 @@ def ended(kube):
     return kube.wait_phase(NAME, "Succeeded", "Failed", seconds=RUN_SECONDS)["status"]
 
 
-def test_a_job_learns_from_a_claims_files_and_without_them_says_which_is_missing(kube, volume):
+def test_a_training_reads_files_of_a_claim_and_names_a_missing_one(kube, volume):
     # The claim of the test's own volume, which is one for many nodes.
     kube.submit(CLAIM | {"spec": CLAIM["spec"] | {"accessModes": ["ReadWriteMany"]}})
     kube.submit(JOB)

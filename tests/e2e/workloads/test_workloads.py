@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every workload's manifest of examples/, as it stands, on the cluster."""
+"""Every unchanged workload manifest of examples/ on the cluster."""
 
 import pytest
 from workload_jobs import WORKLOADS, run_example

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: N802 - the fake carries pynvml's names
-"""NVML is faked; what a real driver's samples show stands in the module's docstring."""
+"""NVML is faked; the module's docstring has the samples of a real driver."""
 
 import types
 

@@ -198,7 +198,7 @@ async def test_unreadable_pods_are_a_metric(environ, cluster, tmp_path):
 def recorded(environ, tmp_path, monkeypatch):
     """An agent whose driver answers as an H200 under load did, and whose process is a pod's.
 
-    Here is no cgroup of a pod's, by which that is known on a node.
+    The test has no cgroup of a pod, by which a node identifies it.
     """
     monkeypatch.setattr(
         agent,

@@ -271,13 +271,13 @@ async def test_errors_forgotten_during_a_scan_do_not_count_in_that_scan(host, mo
     assert (await inventory.scan()).devices[0].xids == (79,)
     original_scan = inventory._process.scan
 
-    async def mended_meanwhile(skip):
+    async def scan_and_forget(skip):
         found = await original_scan(skip)
         monkeypatch.undo()
         inventory.forget()
         return found
 
-    monkeypatch.setattr(inventory._process, "scan", mended_meanwhile)
+    monkeypatch.setattr(inventory._process, "scan", scan_and_forget)
     assert (await inventory.scan()).devices[0].xids == ()
 
 

@@ -50,9 +50,9 @@ def test_pipes_folders_and_large_files_are_not_read(root):
         assert root.text(name) is None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the user")
 def test_an_unreadable_file_differs_from_a_missing_one():
-    # Nobody else gets into pytest's own folders.
+    # Other users cannot read pytest's own folders.
     with tempfile.TemporaryDirectory() as folder:
         root = Root(pathlib.Path(folder))
         root.path.chmod(0o755)

@@ -59,7 +59,7 @@ def test_an_impossible_layout_is_refused_with_the_reason(wanted, text):
 
 
 @given(st.data())
-def test_whatever_some_order_has_room_for_is_found_and_breaks_no_rule(data):
+def test_a_layout_that_some_order_allows_is_found_and_breaks_no_rule(data):
     family = data.draw(st.sampled_from(mig.FAMILIES))
     wanted = data.draw(st.lists(st.sampled_from(sorted(family.profiles)), max_size=8))
     try:

@@ -73,7 +73,7 @@ from gpupack_agent import watchdog
 
 async def main():
     watching = asyncio.create_task(watchdog.watchdog({seconds}))
-    {meanwhile}
+    {body}
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
     time.sleep({seconds} + 0.3)
@@ -82,10 +82,10 @@ asyncio.run(main())
 """
 
 
-def run(meanwhile, *, seconds):
+def run(body, *, seconds):
     environ = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(meanwhile=meanwhile, seconds=seconds)],
+        [sys.executable, "-c", PROGRAM.format(body=body, seconds=seconds)],
         capture_output=True,
         text=True,
         check=False,

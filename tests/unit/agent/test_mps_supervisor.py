@@ -65,7 +65,7 @@ def unwanted(mps, folder):
 
 
 @pytest.mark.usefixtures("supervisor")
-async def test_a_daemon_starts_with_the_first_wish_and_stops_after_the_last(mps, folder):
+async def test_a_daemon_starts_with_the_first_request_and_stops_after_the_last(mps, folder):
     await until(mps.is_served)
     assert not mps.is_ready(UUID)
     mps.request(UUID)

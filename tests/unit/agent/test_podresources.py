@@ -28,7 +28,7 @@ async def test_device_tokens_of_other_resources_do_not_count(kubelet, resources)
 
 
 async def test_a_pod_that_the_kubelet_does_not_know_has_no_device_tokens(resources):
-    assert await resources.tokens("team", "nobody", names.GPU) == {}
+    assert await resources.tokens("team", "unknown", names.GPU) == {}
 
 
 async def test_a_kubelet_without_get_is_too_old(kubelet, resources):

@@ -341,7 +341,7 @@ async def test_a_whole_gpu_and_a_share_of_it_do_not_start_together(world, build)
 @pytest.mark.parametrize(
     ("held", "wanted"),
     [(60, 41), (100, 1), (1, 100)],
-    ids=["too many shares", "a share beside a whole GPU", "a whole GPU beside a share"],
+    ids=["too many shares", "a share of a held GPU", "a GPU with a held share"],
 )
 async def test_a_force_deleted_pod_holds_its_devices_until_its_processes_have_ended(
     world, held, wanted

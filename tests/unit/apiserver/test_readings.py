@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 
 import pytest
-from agent_stand_ins import answering, told
+from agent_stand_ins import answering, exported
 from aiohttp import web
 from extender_builders import uuid
 
@@ -19,7 +19,7 @@ from gpupack_kubeclient import objects
 
 async def test_what_an_agent_tells_of_its_gpus_is_read_in_whole_numbers(serve, agents, round_of):
     agents.at["a"] = "127.0.0.1"
-    gauge = await round_of(await serve(answering(told(uuid("a", 0)))))
+    gauge = await round_of(await serve(answering(exported(uuid("a", 0)))))
     assert gauge.of("a") == {uuid("a", 0): Reading(61, 403, 97)}
     assert gauge.of("b") == {}
 
@@ -28,7 +28,7 @@ async def test_readings_stand_beside_the_gpu_and_null_where_nothing_is_known(
     serve, agents, round_of, model
 ):
     agents.at["a"] = "127.0.0.1"
-    gauge = await round_of(await serve(answering(told(uuid("a", 1)))))
+    gauge = await round_of(await serve(answering(exported(uuid("a", 1)))))
     first, second = NodeViews(model.ledger, gauge).all()
     read = [(each.temperature_celsius, each.power_watts) for each in first.devices]
     assert read == [(None, None), (61, 403), (None, None), (None, None)]
@@ -37,7 +37,7 @@ async def test_readings_stand_beside_the_gpu_and_null_where_nothing_is_known(
 
 async def test_what_did_not_change_is_not_shown_anew(serve, agents, round_of, model):
     agents.at["a"] = "127.0.0.1"
-    text = {"now": told(uuid("a", 0))}
+    text = {"now": exported(uuid("a", 0))}
 
     async def handler(_):
         return web.Response(text=text["now"])
@@ -45,17 +45,17 @@ async def test_what_did_not_change_is_not_shown_anew(serve, agents, round_of, mo
     port = await serve(handler)
     views = NodeViews(model.ledger, await round_of(port))
     before = views.all()[0]
-    text["now"] = told(uuid("a", 0), temperature=61.2)
+    text["now"] = exported(uuid("a", 0), temperature=61.2)
     await round_of(port)
     assert views.all()[0] is before
-    text["now"] = told(uuid("a", 0), temperature=70)
+    text["now"] = exported(uuid("a", 0), temperature=70)
     await round_of(port)
     assert views.all()[0].devices[0].temperature_celsius == 70
 
 
 async def test_an_agent_tells_of_its_own_nodes_gpus_alone(serve, agents, round_of, model):
     agents.at["a"] = "127.0.0.1"
-    gauge = await round_of(await serve(answering(told(uuid("b", 0), temperature=200))))
+    gauge = await round_of(await serve(answering(exported(uuid("b", 0), temperature=200))))
     _, second = NodeViews(model.ledger, gauge).all()
     assert second.devices[0].temperature_celsius is None
 
@@ -103,7 +103,7 @@ async def test_an_agent_that_is_hostile_or_broken_has_no_readings_and_harms_no_o
 ):
     monkeypatch.setattr(gauges, "ANSWER_SECONDS", 0.5)
     agents.at |= {"a": "127.0.0.1", "b": "127.0.0.1"}
-    turn = iter((hostile, answering(told("GPU-b"))))
+    turn = iter((hostile, answering(exported("GPU-b"))))
 
     async def handler(request):
         return await next(turn)(request)
@@ -116,7 +116,7 @@ async def test_an_agent_that_is_hostile_or_broken_has_no_readings_and_harms_no_o
 
 async def test_an_agent_of_another_name_gets_no_answer_believed(serve, agents, round_of, caplog):
     agents.at["a"] = "127.0.0.1"
-    port = await serve(answering(told("GPU-a")))
+    port = await serve(answering(exported("GPU-a")))
     gauge = await round_of(port, host="gpupack-metrics.gpupack-system.svc")
     assert gauge.of("a") == {}
     assert "the agent of node a has no readings" in caplog.text
@@ -126,7 +126,7 @@ async def test_what_an_agent_told_before_it_fell_silent_counts_for_a_while(
     serve, agents, round_of, clock
 ):
     agents.at["a"] = "127.0.0.1"
-    gauge = await round_of(await serve(answering(told("GPU-a"))))
+    gauge = await round_of(await serve(answering(exported("GPU-a"))))
     broken = await serve(_refuses)
     clock.now += 60
     await round_of(broken)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host without helm or kubeconform is told."""
+"""Messages of check-chart on a host without helm or kubeconform."""
 
 import subprocess
 from pathlib import Path

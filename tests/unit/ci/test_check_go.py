@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Go will do, and what a host without it is told."""
+"""Accepted Go versions, and the message on a host without Go."""
 
 import os
 import subprocess
@@ -46,5 +46,5 @@ def test_an_older_go_is_answered_with_one_line_that_installs_the_right_one(check
     assert refused.stderr.count("\n") == 1
 
 
-def test_without_go_and_with_a_package_that_is_too_old_the_same_line_is_told(check):
+def test_a_missing_and_an_outdated_go_package_get_the_same_message(check):
     assert "none is on PATH" in check().stderr

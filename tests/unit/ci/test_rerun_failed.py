@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a suite whose tests fail once, fail always, or never begin."""
+"""Results of a suite whose tests fail once, fail always, or never begin."""
 
 import os
 import re
@@ -106,7 +106,7 @@ def test_the_second_run_ends_at_what_fails_again(suite, tmp_path):
     assert (tmp_path / "fails-once-c").read_text() == "ran\n"
 
 
-def test_what_failed_in_an_earlier_run_does_not_run_again(suite, tmp_path):
+def test_failures_of_an_earlier_run_are_not_repeated(suite, tmp_path):
     assert suite(FAILS_ALWAYS)[0] == 1
     assert suite(SETUP_FAILS_ONCE)[0] == 0
     assert (tmp_path / "passes").read_text() == "ran\n" * 2

@@ -16,7 +16,7 @@ FAILED tests/e2e/test_a.py::test_b - assert 1 == 2
 === 1 failed, 8 passed in 81.02s (0:01:21) ===
 FLAKY tests/e2e/test_a.py::test_b
 === 1 passed, 8 deselected in 3.10s ===
-== test-beside: 84.9 s
+== test-parallel: 84.9 s
 """
 CLOSING = """\
 FAILED tests/e2e/test_a.py::test_b - assert 1 == 2

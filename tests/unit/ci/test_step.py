@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step of make tells while it runs and when it has ended."""
+"""The output of a step of make while it runs and when it has ended."""
 
 import os
 import subprocess
@@ -30,8 +30,8 @@ def step(tmp_path):
 
 
 def test_a_long_step_says_how_long_it_takes_and_what_it_said_last(step):
-    told = step("echo compiling; sleep 3", STEP_TICK="1", STEP_SECONDS="420").stdout
-    assert "s of about 420  compiling\n" in told
+    output = step("echo compiling; sleep 3", STEP_TICK="1", STEP_SECONDS="420").stdout
+    assert "s of about 420  compiling\n" in output
 
 
 def test_a_short_step_says_its_seconds_alone(step, tmp_path):

@@ -60,12 +60,12 @@ def test_what_is_idle_is_measured_and_not_used():
     assert (amounts.used_hours, amounts.idle_hours, amounts.unknown_hours) == (0.125, 0.375, 0.5)
 
 
-def test_what_nobody_measured_is_unknown():
+def test_amounts_without_a_measurement_are_unknown():
     amounts = Amounts(allocated=HOUR)
     assert (amounts.used_hours, amounts.idle_hours, amounts.energy_kwh) == (None, None, None)
     assert amounts.unknown_hours == 1.0
 
 
-def test_energy_is_told_in_kilowatt_hours():
+def test_energy_is_reported_in_kilowatt_hours():
     assert Amounts(metered=1.0, joules=7.2e6).energy_kwh == 2.0
     assert gpu_hours(HOUR / 2) == 0.5

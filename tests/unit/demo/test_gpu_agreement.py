@@ -46,7 +46,7 @@ def test_pods_about_which_all_agree_are_counted_with_those_that_compute():
         ({"on": frozenset({GPU, OTHER})}, "the driver lists processes of it on"),
     ],
 )
-def test_whoever_says_something_else_breaks_the_promise(changes, words):
+def test_a_source_that_disagrees_fails_the_check(changes, words):
     with pytest.raises(Broken, match=words):
         seen(told(**changes)).result()
 
@@ -57,7 +57,7 @@ def test_one_that_begins_or_ends_between_two_answers_is_looked_at_again():
     assert seen(ends, AGREED).result()["figures"]["pods"] == 1
 
 
-def test_a_demo_in_which_nobody_was_compared_breaks_the_promise():
+def test_a_demo_that_compared_no_pod_fails_the_check():
     with pytest.raises(Broken, match="0 of 0 pods"):
         seen(told(environment=frozenset())).result()
 

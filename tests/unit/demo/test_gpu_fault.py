@@ -94,7 +94,7 @@ def test_the_agent_reads_the_xid_from_the_stand_in():
                 stop=tenacity.stop_after_delay(20), wait=tenacity.wait_fixed(0.1)
             ):
                 with attempt, urllib.request.urlopen(url, timeout=5) as response:
-                    told = response.read().decode()
+                    text = response.read().decode()
         finally:
             process.kill()
-    assert scraped.figures(told, fields.NAMES) == {"GPU-a": {fields.XIDS.dcgm: 79.0}}
+    assert scraped.figures(text, fields.NAMES) == {"GPU-a": {fields.XIDS.dcgm: 79.0}}

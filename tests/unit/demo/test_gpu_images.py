@@ -42,7 +42,7 @@ def test_the_agent_is_root_for_the_kubelets_sockets():
     assert images()["docker.io/gpupack/agent:dev"].config["User"] == ""
 
 
-def test_workloads_run_the_python_that_has_torch_and_as_nobody():
+def test_workloads_run_the_python_that_has_torch_as_an_unprivileged_user():
     workloads = images()[gpu_images.WORKLOADS]
     assert "/opt/torch" in targets(workloads)
     assert workloads.config["Entrypoint"][0] == "/opt/torch/bin/python3"

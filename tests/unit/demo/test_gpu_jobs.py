@@ -69,7 +69,7 @@ def test_each_container_sees_the_one_gpu_that_it_was_given():
         sees("GPU-b", smi="not found"),
     ],
 )
-def test_another_gpu_more_gpus_or_none_break_the_promise(wrong):
+def test_another_gpu_more_gpus_or_none_fail_the_check(wrong):
     with pytest.raises(gpu_jobs.Broken, match="worker 1"):
         gpu_jobs.check_viewers(Bench({"p0": sees("GPU-a"), "p1": wrong}), GPUS)
 
@@ -113,7 +113,7 @@ def test_shares_fit_one_gpu_and_leave_some_of_it():
     assert sum(gibibytes) < 75  # of a GPU of 80 GB
 
 
-def test_workers_of_a_shared_pod_are_told_apart_by_their_containers():
+def test_workers_of_a_shared_pod_are_distinguished_by_their_containers():
     labels = {"batch.kubernetes.io/job-completion-index": "0"}
     meta = {"name": "p0", "labels": labels}
     alone = {"metadata": meta, "spec": {"containers": [{"name": "worker"}]}}

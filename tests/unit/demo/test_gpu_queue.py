@@ -34,7 +34,7 @@ class Bench:
         return self.spans
 
 
-def test_a_gang_that_waits_and_then_runs_is_told_with_what_it_waited_for():
+def test_the_report_of_a_gang_names_what_it_waited_for():
     first, waiting, gang = gpu_queue.check_gang(Bench(), [GPU])
     assert waiting["figures"] == {"told": "waits"}
     assert (first["headline"], gang["headline"]) == ("1", "1")

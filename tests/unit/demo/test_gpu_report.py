@@ -27,7 +27,7 @@ def test_a_failure_before_any_gpu_was_seen_is_reported_too(tmp_path):
     assert "never reported" in text
 
 
-def test_results_are_told_by_their_headlines():
+def test_results_are_shown_by_their_headlines():
     matmul = {"headline": "760 TFLOP/s", "metrics": {"triton_tflops": 673.4}}
     both = {"a": matmul, "b": {"headline": "318 GB/s", "metrics": {}}}
     text = gpu_report.render(

@@ -88,7 +88,7 @@ def test_what_people_write_is_understood(asked, fits):
     assert [kind for kind in there if matches_model(asked, *kind)] == fits
 
 
-def test_a_size_that_nobody_knows_is_not_the_one_asked_for():
+def test_an_unknown_memory_size_does_not_match_the_requested_one():
     assert matches_model("MI300X", *UNKNOWN_SIZE)
     assert not matches_model("MI300X-192GB", *UNKNOWN_SIZE)
     assert matches_model("A100-80GB", A100_80[0], 1)

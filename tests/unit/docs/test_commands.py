@@ -27,7 +27,7 @@ FILE = re.compile(r"^`([\w.]+)`:\n\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE
 BLOCK = re.compile(r"^ *```(?:sh|console)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^ *(?:\$ )?(?:\.dev/venv/bin/)?(gpupack-.*?)(?:  +#.*)?$", re.MULTILINE)
 REPLAYED = "--nodes NODES.csv --pods PODS.csv --policies best-fit --demand 1.3"
-"""What the guide's `…` stands for."""
+"""The text that replaces the guide's `…`."""
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn1,64000,262144,2,P100\nn2,64000,262144,4,T4\n"
 LISTED = """
 items:
@@ -77,7 +77,7 @@ def folder(tmp_path):
 
 
 def run(command, folder):
-    """Run a command in a session of its own; whatever is left of that is ended and told."""
+    """Run a command in its own session, and kill the session after a timeout."""
     arguments = shlex.split(command.replace("…", REPLAYED))
     with subprocess.Popen(
         [SCRIPTS / arguments[0], *arguments[1:]],
@@ -89,7 +89,7 @@ def run(command, folder):
         start_new_session=True,
     ) as process:
         try:
-            # Returns when nobody holds the pipes any more, so not before the last child has ended.
+            # Returns when no process holds the pipes, so not before the last child has ended.
             out, err = process.communicate(timeout=150)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)

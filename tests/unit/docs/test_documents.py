@@ -75,23 +75,23 @@ def test_every_decision_is_numbered_once_and_says_what_was_decided():
     assert all("**Decision.**" in path.read_text() for path in records)
 
 
-def test_every_test_of_an_edge_is_told_of_and_stands_where_its_row_says():
+def test_docs_edges_names_every_edge_test_with_its_file():
     folder = ROOT / "tests" / "e2e" / "edges"
-    told = set(EDGE.findall((ROOT / "docs" / "edges.md").read_text()))
+    named = set(EDGE.findall((ROOT / "docs" / "edges.md").read_text()))
     found = {
         (name, path.name)
         for path in folder.glob("test_*.py")
         for name in TEST.findall(path.read_text())
     }
-    assert told == found
+    assert named == found
 
 
 def test_every_attack_has_its_test_and_every_test_of_an_attack_its_row():
-    """Rows may name tests of other files too; those of these files are all told of."""
-    told = set(ATTACK.findall((ROOT / "docs" / "security.md").read_text()))
+    """Rows may name tests of other files too; every test of these files has a row."""
+    named = set(ATTACK.findall((ROOT / "docs" / "security.md").read_text()))
     missing = [
         (name, path)
-        for name, path in told
+        for name, path in named
         if name not in TEST.findall((ROOT / path).read_text() if (ROOT / path).exists() else "")
     ]
     assert missing == []
@@ -105,4 +105,4 @@ def test_every_attack_has_its_test_and_every_test_of_an_attack_its_row():
         for path in files
         for name in TEST.findall(path.read_text())
     }
-    assert found <= told
+    assert found <= named

@@ -72,7 +72,7 @@ def test_containers_have_no_more_rights_than_the_page_says():
 
 
 @pytest.mark.parametrize("name", ["nvidia.yaml", "simulated.yaml"])
-def test_what_is_laid_over_adds_gpus_and_nothing_else(name):
+def test_the_gpu_overlay_adds_only_gpus(name):
     services = yaml.safe_load((COMPOSE / name).read_text())["services"]
     assert set(services) == {"api", "agent"}
     for service in services.values():

@@ -30,7 +30,7 @@ def test_every_workload_has_a_section_on_the_page_that_the_index_names():
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_section_names_every_option_that_its_workload_has_of_its_own(name):
+def test_a_section_names_every_own_option_of_its_workload(name):
     everybodys = {"seed", "as_json", "require_gpu"}
     _, section = SECTIONS[name]
     options = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests of the cluster run beside others, and which have it for themselves."""
+"""Which tests of the cluster run in parallel, and which run alone."""
 
 import subprocess
 import sys
@@ -25,13 +25,13 @@ class Item:
         return name if name in self.marks else None
 
 
-def test_a_test_that_asks_for_an_idle_cluster_runs_alone():
-    beside, alone = Item("kube"), Item("kube", "idle")
-    mark([beside, alone])
-    assert (beside.marks, alone.marks) == ({"e2e"}, {"e2e", "alone"})
+def test_a_test_that_needs_an_idle_cluster_runs_alone():
+    parallel, alone = Item("kube"), Item("kube", "idle")
+    mark([parallel, alone])
+    assert (parallel.marks, alone.marks) == ({"e2e"}, {"e2e", "alone"})
 
 
-def test_what_is_slow_is_started_first_and_the_rest_keeps_its_order():
+def test_slow_tests_are_started_first_and_the_others_keep_their_order():
     first, second, slow = Item(), Item(), Item()
     slow.marks.add("slow")
     items = [first, second, slow]

@@ -22,7 +22,7 @@ OURS = "/apis/gpupack.dev/v1beta1"
         (("leases", "a"), None),
     ],
 )
-def test_what_is_not_known_is_left_to_kubectl(arguments, asked):
+def test_unknown_arguments_are_left_to_kubectl(arguments, asked):
     assert api_calls.request("team", *arguments) == asked
 
 

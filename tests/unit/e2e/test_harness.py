@@ -20,23 +20,23 @@ def harness():
 
 @pytest.fixture
 def kube(harness):
-    """Answers as its kubectl is told to, one after the other."""
+    """Build a Kube whose kubectl answers with these errors, one after the other."""
 
-    class Told(harness.Kube):
+    class Answering(harness.Kube):
         def kubectl(self, *arguments, stdin=None):
             del arguments, stdin
             error = self.answers.pop(0)
             return subprocess.CompletedProcess([], int(bool(error)), stdout="done", stderr=error)
 
     def answering(*errors):
-        told = Told(kubeconfig=HARNESS, namespace="x")
-        object.__setattr__(told, "answers", list(errors))
-        return told
+        stand_in = Answering(kubeconfig=HARNESS, namespace="x")
+        object.__setattr__(stand_in, "answers", list(errors))
+        return stand_in
 
     return answering
 
 
-def test_an_api_server_that_is_away_is_asked_again(kube):
+def test_calls_are_repeated_while_the_api_server_is_away(kube):
     assert kube("unexpected EOF", "").insist("get", "pods") == "done"
 
 
@@ -46,7 +46,7 @@ def test_a_refusal_fails_the_test(kube):
 
 
 @pytest.mark.parametrize(("verb", "said"), [("create", "AlreadyExists"), ("delete", "NotFound")])
-def test_what_was_done_before_its_answer_was_lost_is_no_refusal(kube, verb, said):
+def test_a_repeated_call_whose_first_answer_was_lost_succeeds(kube, verb, said):
     kube("unexpected EOF", f"Error from server ({said}): x").insist(verb, "namespace", "x")
 
 

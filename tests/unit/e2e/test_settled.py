@@ -68,7 +68,7 @@ def test_one_part_that_lags_or_has_no_leader_unsettles(objects, which, path, val
     assert not settled(changed.values())
 
 
-def test_what_holds_gpus_or_leaves_is_use():
+def test_pods_that_hold_gpus_or_terminate_count_as_use():
     going = obj("Namespace", "going")
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     job = obj("GPUJob", "job")

@@ -48,7 +48,7 @@ async def test_stopping_ends_everything():
     await asyncio.wait_for(running, timeout=30)
 
 
-async def test_who_waits_for_a_turn_does_not_keep_the_process_from_stopping():
+async def test_a_waiting_notification_call_does_not_keep_the_process_from_stopping():
     stop, built = asyncio.Event(), app(Task())
     running = asyncio.create_task(run(built, stop))
     begun = await built.turns.since("", 0, seconds=1)
@@ -74,7 +74,7 @@ async def test_a_server_that_ends_ends_the_process():
     assert group.group_contains(TaskEnded, match="server on port 0 ended by itself")
 
 
-async def test_a_port_that_lets_nobody_in_any_more_ends_the_process(monkeypatch):
+async def test_a_port_that_accepts_no_more_connections_ends_the_process(monkeypatch):
     async def failing(_):
         await asyncio.sleep(0.05)
         raise ValueError("no such thing")

@@ -70,7 +70,7 @@ async def test_a_call_that_got_lost_is_not_sent_again_once_the_lease_is_lost(bin
     assert world.states() == ["unanswered"]
 
 
-async def test_nothing_is_sent_for_a_plain_pod_without_the_lease(binder, world, server):
+async def test_without_the_lease_no_binding_of_a_standalone_pod_is_sent(binder, world, server):
     world.leads = False
     with pytest.raises(BindRefused, match="the Lease was lost before the binding was sent"):
         await binder.bind(to("a"))
@@ -85,7 +85,7 @@ async def test_a_written_plan_is_bound_without_the_lease(binder, world, server):
     assert len(server.bindings) == 1
 
 
-async def test_a_bind_that_nobody_answers_keeps_its_place(binder, world, server):
+async def test_a_bind_without_an_answer_keeps_its_gpus(binder, world, server):
     server.faults = ["lost before"] * binding.TRIES
     with pytest.raises(errors.Unreachable, match="not known whether the pod is bound"):
         await binder.bind(to("a"))
@@ -101,21 +101,21 @@ async def test_a_second_try_settles_the_unanswered_bind(binder, world, server):
     assert world.states() == ["landed"]
 
 
-async def test_a_refused_write_frees_the_place(binder, world, server):
+async def test_a_refused_write_releases_the_gpus(binder, world, server):
     server.faults = ["forbidden"]
     with pytest.raises(BindRefused, match="403 Forbidden for a test"):
         await binder.bind(to("a"))
     assert world.states() == []
 
 
-async def test_a_pod_that_another_scheduler_bound_frees_the_place(binder, world, server):
+async def test_a_pod_that_another_scheduler_bound_releases_the_gpus(binder, world, server):
     server.add(pod("p", on="b"))
     with pytest.raises(BindRefused, match="409 Conflict"):
         await binder.bind(to("a"))
     assert world.states() == []
 
 
-async def test_a_pod_that_is_gone_frees_the_place(binder, world, server):
+async def test_a_deleted_pod_releases_the_gpus(binder, world, server):
     server.pods.clear()
     with pytest.raises(BindRefused):
         await binder.bind(to("a"))
@@ -128,7 +128,7 @@ async def test_binding_twice_writes_once(binder, server):
     assert len(server.bindings) == 1
 
 
-async def test_binds_of_one_place_at_once_give_it_to_one_pod(binder, world, server):
+async def test_concurrent_binds_of_the_same_gpus_succeed_for_one_pod(binder, world, server):
     for name in ("q", "r", "s", "t", "u"):
         server.add(pod(name))
     calls = [binder.bind(to("a", name=name)) for name in ("p", "q", "r", "s", "t", "u")]
@@ -159,7 +159,7 @@ def gang(world, *placed, **spec):
 
 
 def claiming(made, **annotations):
-    """The pod as a user would write it who claims what a Binding alone gives."""
+    """A pod of a user that forges what only a Binding may set."""
     tree = msgspec.to_builtins(made)
     tree["metadata"]["annotations"] = annotations
     return msgspec.convert(tree, objects.Pod)
@@ -189,7 +189,7 @@ def at_once(binder, monkeypatch):
     return binder
 
 
-async def test_a_pod_that_workers_share_is_told_which_they_are(at_once, world, server):
+async def test_the_binding_of_a_shared_pod_names_its_workers(at_once, world, server):
     gang(world, ("b", [0]), ("a", [1]), ("b", [1]), shares_pods=True)
     found = await written(at_once, server, of_two_workers("w", 0), on="b")
     assert found.keys() == {names.DEVICES_ANNOTATION, names.WORKERS_ANNOTATION}
@@ -224,7 +224,7 @@ async def test_pods_of_other_gangs_have_no_common_memory(at_once, world, server,
     assert (await written(at_once, server, forged, on=node)).keys() == {names.DEVICES_ANNOTATION}
 
 
-async def test_a_pod_of_no_gang_gets_nothing_but_its_gpus(at_once, world, server):
+async def test_the_binding_of_a_standalone_pod_has_only_its_gpus(at_once, world, server):
     gang(world, ("b", [0]), ("b", [1]))
     claims = {names.GANG_MEMORY_ANNOTATION: "uid-train/1", names.WORKERS_ANNOTATION: "0-1"}
     stranger = claiming(pod("p"), **claims)

@@ -22,7 +22,7 @@ def test_a_planned_pod_gets_its_node_before_the_watch_shows_the_plan(world):
     assert world.filter(pod("p", **WORKER)).node_names == [planned]
 
 
-def test_a_planned_pod_whose_node_is_filtered_out_is_told_so(world):
+def test_filter_says_that_the_node_of_a_planned_pod_was_filtered_out(world):
     world.ledger.jobs.upsert(job("train", attempt=1, phase="Admitted", placed=[("b", [2])]))
     result = world.filter(pod("p", **WORKER), nodes=["a"])
     assert result.failed_and_unresolvable_nodes == {
@@ -62,7 +62,7 @@ def test_gpujobs_are_listed_for_unknown_workers_but_not_all_the_time(world):
     assert world.jobs_list.asked == [20.0, 0.0]
 
 
-def test_when_a_pod_was_seen_is_known_for_as_long_as_it_waits(world):
+def test_the_first_call_of_a_pod_is_remembered_while_it_waits(world):
     waits = pod("p", **WORKER)
     world.ledger.pods.upsert(waits)
     world.now += 5
@@ -80,7 +80,7 @@ def test_a_worker_of_an_ended_attempt_gets_no_node(world):
     }
 
 
-def test_a_second_pod_of_a_worker_does_not_get_the_place_again(world):
+def test_a_second_pod_of_a_worker_does_not_get_the_same_gpus(world):
     world.ledger.jobs.upsert(job("train", attempt=1, phase="Running", placed=[("b", [2])]))
     world.ledger.pods.upsert(pod("p", on="b", devices=whole("b", 2), **WORKER))
     result = world.filter(pod("q", **WORKER))
@@ -108,19 +108,19 @@ def test_a_planned_pod_waits_while_its_gpu_is_failed(world):
         pod("p", worker=("train", 1, 0, "uid-of-the-job-deleted-before")),
     ],
 )
-def test_labels_alone_do_not_take_a_workers_place(world, stranger):
+def test_labels_alone_do_not_claim_the_gpus_of_a_worker(world, stranger):
     world.ledger.jobs.upsert(job("train", attempt=1, phase="Admitted", placed=[("b", [2])]))
     world.filter(stranger)
     claims = world.ledger.claims.pods.values()
     assert not any(whole("b", 2)[0].uuid in str(claim.placement) for claim in claims)
 
 
-def test_a_plain_pod_gets_one_node_and_its_place_is_assumed(world):
+def test_a_standalone_pod_gets_one_node_and_its_gpus_are_assumed(world):
     assert len(world.filter(pod("p")).node_names) == 1
     assert world.states() == ["assumed"]
 
 
-def test_a_repeated_call_gets_the_same_node_and_renews_the_place(world):
+def test_a_repeated_call_gets_the_same_node_and_renews_the_assumption(world):
     first = world.filter(pod("p")).node_names
     world.now += 20
     assert world.filter(pod("p")).node_names == first
@@ -129,14 +129,14 @@ def test_a_repeated_call_gets_the_same_node_and_renews_the_place(world):
     assert world.states() == ["assumed"]
 
 
-def test_a_repeated_call_without_its_node_is_decided_anew(world):
+def test_a_repeated_call_without_its_node_is_decided_again(world):
     (first,) = world.filter(pod("p")).node_names
     (other,) = {"a", "b"} - {first}
     assert world.filter(pod("p"), nodes=[other]).node_names == [other]
     assert world.free(first) == [0, 1, 2, 3]
 
 
-def test_an_assumed_place_is_free_after_its_deadline(world):
+def test_assumed_gpus_are_free_after_the_deadline(world):
     world.filter(pod("p", gpus=4), nodes=["a"])
     world.now += 31
     assert world.filter(pod("q", gpus=4), nodes=["a"]).node_names == ["a"]
@@ -159,7 +159,7 @@ def test_a_node_without_inventory_is_named(world):
     assert result.failed_and_unresolvable_nodes == {"c": "no inventory from a gpupack agent"}
 
 
-def test_a_node_whose_kubelet_counts_no_tickets_gets_no_work(world):
+def test_a_node_whose_kubelet_has_no_device_tokens_gets_no_work(world):
     world.ledger.nodes.upsert(node("a", tickets=0))
     result = world.filter(pod("p"), nodes=["a"])
     assert result.failed_and_unresolvable_nodes == {"a": "node is not ready"}
@@ -194,7 +194,7 @@ def test_cpu_of_other_pods_counts(world):
     assert result.failed_nodes == {"a": text}
 
 
-def test_the_nodes_that_would_fit_with_least_less_say_with_what(world):
+def test_the_refusal_names_the_smallest_shortage_of_the_nodes(world):
     world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0, 1), gpus=2))
     world.ledger.pods.upsert(pod("q", on="b", devices=whole("b", 0, 1, 2), gpus=3))
     assert world.filter(pod("r", gpus=4)).failed_nodes == {
@@ -238,7 +238,7 @@ def test_a_pod_that_cannot_be_served_is_refused_on_every_node_and_not_asked_abou
     )
 
 
-def test_a_pod_of_its_own_counts_against_its_namespaces_quota(world):
+def test_a_standalone_pod_counts_against_the_quota_of_its_namespace(world):
     limited(world, nominal=1)
     world.bind(pod("first"), "a")
     refused = world.filter(pod("second"))
@@ -248,7 +248,7 @@ def test_a_pod_of_its_own_counts_against_its_namespaces_quota(world):
     assert world.filter(pod("other", namespace="other")).node_names
 
 
-def test_bind_gives_no_place_that_a_quota_does_not_allow(world):
+def test_bind_refuses_gpus_beyond_the_quota(world):
     limited(world, nominal=0)
     with pytest.raises(BindRefused, match="namespace team may use at most 0 GPUs"):
         world.reserve(pod("p"), "a")
@@ -261,7 +261,7 @@ def limited(world, *, nominal):
     world.quotas.quotas.upsert(msgspec.convert(shown, GpuQuota))
 
 
-def test_a_small_pod_takes_no_room_that_is_kept_for_a_gang(world):
+def test_a_small_pod_takes_no_gpus_reserved_for_a_gang(world):
     """However often it asks: the gang has waited for longer than others may go before it."""
     world.asks("holder", gpus=4, seconds_left=3600.0)
     world.written("holder")

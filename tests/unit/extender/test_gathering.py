@@ -132,7 +132,7 @@ async def behind_a_write(binder, monkeypatch):
     return binder._writes
 
 
-async def test_what_is_given_up_while_other_bindings_are_written_is_not_bound(
+async def test_a_gang_that_is_given_up_during_other_bindings_is_not_bound(
     binder, world, server, behind_a_write
 ):
     admitted(world)
@@ -145,7 +145,7 @@ async def test_what_is_given_up_while_other_bindings_are_written_is_not_bound(
     assert (bound(server), world.states()) == ([], [])
 
 
-async def test_a_caller_that_goes_away_while_other_bindings_are_written_gets_none(
+async def test_a_caller_that_disconnects_during_other_bindings_gets_no_binding(
     binder, world, server, behind_a_write
 ):
     admitted(world)
@@ -175,7 +175,7 @@ async def test_a_pod_that_goes_while_other_bindings_are_written_is_not_bound(
     assert (bound(server), world.states()) == ([], [])
 
 
-async def test_after_a_restart_those_that_are_bound_count(binder, world, server):
+async def test_bound_workers_count_after_a_restart(binder, world, server):
     admitted(world)
     for index, (node, devices) in enumerate(PLACES[:2]):
         claim = world.ledger.plan_of(world.attempt("train"))[index]
@@ -206,7 +206,7 @@ async def test_a_gang_that_has_begun_does_not_wait_again(binder, world, server):
     assert bound(server) == ["w1"]
 
 
-async def test_workers_beyond_the_least_do_not_wait_and_are_not_waited_for(binder, world, server):
+async def test_extra_workers_neither_wait_nor_delay_the_gang(binder, world, server):
     admitted(world, minWorkers=2)
     async with calls(binder, world, server, 2) as extra:
         await asyncio.gather(*extra)

@@ -142,7 +142,7 @@ async def test_filter_then_bind(verbs, world, server):
 
 @pytest.fixture
 def gang(world, server, monkeypatch):
-    """A gang of two whose workers are to be bound; each look at who waits is soon."""
+    """A gang of two whose workers are to be bound; the binder looks for waiting workers often."""
     monkeypatch.setattr(endpoints, "CALLER_SECONDS", 0.05)
     monkeypatch.setattr(gathering, "LOOK_SECONDS", 0.05)
     placed = [("a", [0]), ("b", [0])]
@@ -179,14 +179,14 @@ async def test_a_worker_of_which_kube_scheduler_has_gone_away_waits_no_longer(ve
     assert not server.bindings
 
 
-async def test_an_unservable_pod_is_told_so_on_every_node(verbs):
+async def test_filter_rejects_a_pod_with_a_wrong_request_on_every_node(verbs):
     body = filter_body(Pod=msgspec.to_builtins(pod("p", gpus=0)))
     async with verbs.post("/scheduler/filter", json=body) as response:
         refused = (await response.json())["FailedAndUnresolvableNodes"]
     assert all("at least one container" in text for text in refused.values())
 
 
-async def test_nothing_is_decided_on_a_stale_watch(verbs, parts, world):
+async def test_no_decision_is_made_on_a_stale_watch(verbs, parts, world):
     parts.watch.age = 91.0
     async with verbs.post("/scheduler/filter", json=filter_body()) as response:
         assert (await response.json())["Error"].endswith("(WatchStale: pods)")
@@ -260,7 +260,7 @@ async def answer_of(response):
 
 
 @pytest.mark.parametrize("path", VALID)
-async def test_a_malformed_call_is_told_so_and_changes_nothing(both, world, server, path):
+async def test_a_malformed_call_is_rejected_and_changes_nothing(both, world, server, path):
     server.add(pod("p"))
     answers = {}
     for name, body in malformed(path).items():
@@ -322,7 +322,7 @@ async def test_more_gpus_than_can_be_counted_fit_nowhere(world, parts, mode, gpu
             assert {each["Score"] for each in await response.json()} == {0}
 
 
-async def test_metrics_count_no_place_that_has_expired(verbs, plans, world):
+async def test_metrics_exclude_expired_assumptions(verbs, plans, world):
     async with verbs.post("/scheduler/filter", json=filter_body()) as response:
         assert len((await response.json())["NodeNames"]) == 1
     world.now += 31
@@ -330,7 +330,7 @@ async def test_metrics_count_no_place_that_has_expired(verbs, plans, world):
         assert 'gpupack_extender_claims{state="assumed"} 0.0' in await response.text()
 
 
-async def test_nodes_that_nobody_knows_are_refused_as_any_node_is(verbs):
+async def test_unknown_nodes_are_refused_like_any_other_node(verbs):
     body = filter_body(NodeNames=["nowhere"])
     async with verbs.post("/scheduler/filter", json=body) as response:
         answer = await response.json()
@@ -338,7 +338,7 @@ async def test_nodes_that_nobody_knows_are_refused_as_any_node_is(verbs):
     assert set(answer["FailedAndUnresolvableNodes"]) == {"nowhere"}
 
 
-async def test_binding_to_a_node_that_nobody_knows_is_refused(verbs, server, world):
+async def test_binding_to_an_unknown_node_is_refused(verbs, server, world):
     server.add(pod("p"))
     async with verbs.post("/scheduler/bind", json=bind_body(Node="nowhere")) as response:
         assert (await response.json())["Error"]
@@ -402,7 +402,7 @@ async def test_a_body_that_is_not_plain_json_is_refused(both, path):
             assert (await answer_of(response))[:2] == (415, "MediaTypeInvalid")
 
 
-async def test_a_charset_beside_the_media_type_is_no_fault(verbs):
+async def test_a_charset_after_the_media_type_is_accepted(verbs):
     headers = {"Content-Type": "Application/JSON; charset=utf-8"}
     data = json.dumps(filter_body())
     async with verbs.post("/scheduler/filter", data=data, headers=headers) as response:
@@ -437,19 +437,19 @@ async def ask(plans, headers=TOKEN, **job):
         return response.status, await response.json()
 
 
-async def test_a_gang_gets_all_its_places(plans):
+async def test_a_plan_has_gpus_for_each_worker_of_a_gang(plans):
     status, answer = await ask(plans, workers=2, gpus=4)
     assert status == 200
     assert {each["node"] for each in answer["placement"]} == {"a", "b"}
 
 
-async def test_a_gang_that_does_not_fit_is_told_why(plans):
+async def test_the_answer_says_why_a_gang_does_not_fit(plans):
     status, answer = await ask(plans, workers=3, gpus=4)
     assert (status, answer["never"]) == (409, True)
     assert "2 of 2 nodes could run a worker" in answer["message"]
 
 
-async def test_without_a_token_there_is_no_plan(plans, world):
+async def test_a_plan_needs_a_token(plans, world):
     status, answer = await ask(plans, headers={})
     assert (status, answer["message"]) == (401, "send a bearer token")
     assert world.states() == []
@@ -467,7 +467,7 @@ async def test_a_caller_without_the_right_is_refused(plans, server):
     assert answer["message"] == "operator may not create gpupack.dev gpujobs plan team"
 
 
-async def test_reviews_are_kept_for_a_while_and_then_asked_anew(plans, server, world):
+async def test_reviews_are_cached_for_a_while_and_then_requested_again(plans, server, world):
     await ask(plans)
     await ask(plans)
     assert server.reviews == 2
@@ -483,7 +483,7 @@ async def test_strangers_cost_the_api_server_a_few_questions_and_no_more(plans, 
     assert server.reviews == 5
 
 
-async def test_reviews_that_failed_count_against_nobody(plans, server):
+async def test_failed_token_reviews_count_against_no_client(plans, server):
     server.reviews_fail = True
     for _ in range(10):
         assert (await ask(plans))[0] not in {200, 401, 403, 429}
@@ -491,7 +491,7 @@ async def test_reviews_that_failed_count_against_nobody(plans, server):
     assert (await ask(plans))[0] == 200
 
 
-async def test_reviews_of_a_right_that_failed_count_against_nobody(plans, server, world):
+async def test_failed_access_reviews_count_against_no_client(plans, server, world):
     await ask(plans)
     server.reviews_fail = True
     for number in range(10):
@@ -528,7 +528,9 @@ async def test_a_refused_token_is_asked_about_once(plans, server):
     assert server.reviews == 1
 
 
-async def test_refused_tokens_without_end_crowd_out_nobody(plans, server, world, monkeypatch):
+async def test_an_endless_series_of_refused_tokens_displaces_no_client(
+    plans, server, world, monkeypatch
+):
     monkeypatch.setattr("gpupack_httpserver.access.TokenBuckets.take", lambda *_: True)
     await ask(plans)
     for number in range(KEPT_ANSWERS + 10):
@@ -548,7 +550,9 @@ async def test_a_user_without_the_right_costs_a_few_questions_and_no_more(plans,
     assert server.reviews == 1 + 5
 
 
-async def test_who_is_not_the_leader_makes_no_plan_and_is_ready_to_lead(plans, health, parts):
+async def test_a_replica_that_does_not_lead_makes_no_plan_and_is_ready_to_lead(
+    plans, health, parts
+):
     parts.leadership.remove(objects.Lease())
     status, answer = await ask(plans)
     assert (status, answer["reason"]) == (503, "NotReady")
@@ -579,7 +583,7 @@ async def test_metrics_tell_claims_and_devices(plans):
 
 
 @pytest.mark.parametrize("path", ["/snapshot", "/outlook"])
-async def test_what_is_known_is_for_those_with_the_right(plans, path):
+async def test_snapshot_and_forecast_need_the_right_to_read_them(plans, path):
     async with plans.get(path) as response:
         assert response.status == 401
 
@@ -613,7 +617,7 @@ async def turns(plans, **query):
         return response.status, await response.json()
 
 
-async def test_whose_turn_it_is_is_for_those_with_the_right(plans, server):
+async def test_notifications_need_the_right_to_read_them(plans, server):
     async with plans.get(TURNS, params={"number": "0"}) as response:
         assert response.status == 401
     server.allowed = set()
@@ -621,7 +625,7 @@ async def test_whose_turn_it_is_is_for_those_with_the_right(plans, server):
     assert (status, problem["message"]) == (403, "operator may not watch gpupack.dev gpujobs plan")
 
 
-async def test_who_waits_hears_when_his_turn_has_come(plans, world):
+async def test_a_waiting_client_is_notified_of_an_admission(plans, world):
     _, begun = await turns(plans, queue="", number="0")
     assert begun["allJobs"]
     known = {"queue": begun["queue"], "number": str(begun.get("number", 0))}
@@ -634,11 +638,11 @@ async def test_who_waits_hears_when_his_turn_has_come(plans, world):
 
 
 @pytest.mark.parametrize("number", ["", "-1", "seven", "9" * 30])
-async def test_what_is_no_number_of_a_turn_is_refused(plans, number):
+async def test_an_invalid_notification_number_is_refused(plans, number):
     status, problem = await turns(plans, queue="q", number=number)
     assert (status, "say the number of the last turn" in problem["message"]) == (400, True)
 
 
-async def test_who_is_not_the_leader_tells_of_no_turns(plans, parts):
+async def test_a_replica_that_does_not_lead_sends_no_notifications(plans, parts):
     parts.leadership.replace([])
     assert (await turns(plans, queue="", number="0"))[0] == 503

@@ -41,11 +41,11 @@ def notes(cluster, world):
     return InventoryNotes(cluster.api, world.ledger, decides=lambda: True, now=lambda: NOW)
 
 
-def shows(world, cluster, told):
+def shows(world, cluster, shown):
     """The watch shows a GPUNode as the API server has it."""
-    cluster.put(path(told.metadata.name), msgspec.to_builtins(told))
-    cluster.objects[path(told.metadata.name)]["metadata"]["resourceVersion"] = "1"
-    world.ledger.gpus.upsert(told)
+    cluster.put(path(shown.metadata.name), msgspec.to_builtins(shown))
+    cluster.objects[path(shown.metadata.name)]["metadata"]["resourceVersion"] = "1"
+    world.ledger.gpus.upsert(shown)
 
 
 def said(cluster, name):
@@ -60,7 +60,7 @@ def seen(world, cluster, name):
     world.ledger.gpus.upsert(msgspec.structs.replace(before, status=status))
 
 
-async def test_a_rejected_node_is_told_why_once(cluster, world, notes):
+async def test_a_rejected_node_gets_one_condition_with_the_reason(cluster, world, notes):
     await notes.look()
     (condition,) = said(cluster, "b")
     assert (condition["type"], condition["status"]) == ("InventoryRejected", "True")
@@ -72,7 +72,7 @@ async def test_a_rejected_node_is_told_why_once(cluster, world, notes):
     assert len(cluster.writes) == 1
 
 
-async def test_the_end_of_it_is_told_too(cluster, world, notes):
+async def test_the_end_of_a_rejection_is_reported(cluster, world, notes):
     await notes.look()
     seen(world, cluster, "b")
     world.ledger.nodes.remove(node("a"))
@@ -82,7 +82,7 @@ async def test_the_end_of_it_is_told_too(cluster, world, notes):
     assert condition["message"] == "nothing contradicts it any more"
 
 
-async def test_so_many_are_written_at_a_look(cluster, world, notes):
+async def test_each_pass_writes_a_limited_number_of_conditions(cluster, world, notes):
     for number in range(MAX_WRITES + 5):
         name = f"n{number}"
         world.ledger.nodes.upsert(node(name))

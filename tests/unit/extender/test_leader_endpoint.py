@@ -54,7 +54,7 @@ def slices():
 
 @pytest.fixture
 async def pod(slices, tmp_path):
-    """Makes the pod of this number; it decides unless told otherwise."""
+    """Make the pod with this number; it decides by default."""
     runner = web.AppRunner(slices.app(), shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -98,7 +98,7 @@ async def test_a_successor_takes_the_service_over_as_a_whole(pod, slices):
     assert slices.slice["metadata"]["ownerReferences"][0]["uid"] == "u-2"
 
 
-async def test_what_is_right_already_is_not_written_again(pod, slices):
+async def test_a_correct_endpoint_is_not_written_again(pod, slices):
     await pod(1).publish()
     await pod(1).publish()
     assert slices.writes == 1

@@ -17,7 +17,7 @@ def metrics(world):
     return prometheus_client.generate_latest(registry).decode()
 
 
-def test_gpus_are_told_by_what_is_left_of_them(world):
+def test_gpus_are_counted_by_their_free_part(world):
     world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
     world.bind(pod("q", asking=share_limits(30)), "a")
     maintenance = {"reason": "fan", "gpus": [uuid("b", 2), uuid("b", 3)]}

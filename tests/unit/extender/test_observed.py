@@ -60,7 +60,7 @@ def test_the_binding_names_no_devices(world):
 @pytest.mark.parametrize(
     ("ask", "node"), [({OBSERVED: "1"}, "a"), (None, "x"), (share_limits(30), "x")]
 )
-def test_nobody_gets_a_node_whose_gpus_go_by_another_name(world, ask, node):
+def test_no_job_gets_a_node_whose_gpus_have_another_resource_name(world, ask, node):
     result = world.filter(pod("p", asking=ask), nodes=[node])
     name = OBSERVED if node == "x" else names.GPU
     if node != "x":
@@ -99,7 +99,7 @@ def test_a_gang_is_planned_node_by_node(world):
     assert isinstance(planned(world, "other", workers=2, gpus=2), PlanRefusal)
 
 
-def test_a_plan_status_and_pod_of_a_worker_are_one_place(world):
+def test_plan_status_and_pod_of_an_observed_worker_count_once(world):
     (worker,) = places(planned(world, gpus=3))
     assert len(world.free(worker.node)) == 1
     written = job(
@@ -130,7 +130,7 @@ def test_a_written_plan_is_held_after_a_restart(world):
     assert world.free("x") == []
 
 
-def test_a_place_is_not_used_when_the_node_has_fewer_gpus_than_are_claimed(world):
+def test_a_plan_is_not_used_when_the_node_has_fewer_gpus_than_claimed(world):
     (worker,) = places(planned(world, gpus=3))
     world.ledger.nodes.upsert(observed_node(worker.node, gpus=2))
     mine = asking("p", 3, worker=("train", 1, 0))
@@ -141,7 +141,7 @@ def test_a_place_is_not_used_when_the_node_has_fewer_gpus_than_are_claimed(world
         world.reserve(mine, worker.node)
 
 
-def test_a_place_is_not_used_when_its_node_is_ours_now(world):
+def test_a_plan_is_not_used_when_its_node_is_no_longer_observed(world):
     (worker,) = places(planned(world, gpus=1))
     world.add_node(worker.node)
     with pytest.raises(BindRefused, match=f"does not hand out {OBSERVED}"):
@@ -160,7 +160,7 @@ def test_models_are_those_of_the_gpus_that_the_agent_sees(world):
     assert planned(world, "other", gpus=1, gpuModels=["A100"]).never
 
 
-def test_a_node_whose_gpus_nobody_can_look_at_is_packed_all_the_same(world):
+def test_a_node_without_gpu_telemetry_is_still_packed(world):
     world.ledger.nodes.upsert(observed_node("z", gpus=2))
     world.ledger.gpus.upsert(gpu_node("z", gpus=0, mode="observed", resource=OBSERVED))
     assert placed(world, asking("p", 2), nodes=["z"]).spec.node_name == "z"
@@ -180,7 +180,7 @@ def test_a_node_of_a_resource_that_is_not_configured_gets_no_work(caplog):
     assert "its GPUs are example.org/gpu, which is none of the observed resources" in caplog.text
 
 
-def test_a_job_for_a_resource_that_is_not_observed_is_told_which_are(world):
+def test_a_job_for_an_unobserved_resource_gets_the_list_of_observed_ones(world):
     with pytest.raises(RequestInvalid, match=r"use one of: gpupack\.dev/gpu, nvidia\.com/gpu"):
         world.plan(plan_request("train", resourceName="example.org/gpu"))
 

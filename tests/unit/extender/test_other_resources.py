@@ -41,14 +41,14 @@ def test_a_gang_goes_where_all_of_its_resources_are_in_each_attempt(fabric, limi
         fabric.ledger.drop_plans("uid-j")
 
 
-def test_what_no_node_has_is_told_by_its_name_and_nothing_is_held(fabric):
+def test_a_resource_that_no_node_has_is_named_and_nothing_is_held(fabric):
     refusal = fabric.asks("j", workers=2, pod_spec=asking(**{NIC: "3"}))
     assert (refusal.counts, refusal.never) == ({"NoSuchResource": 2}, True)
     assert f"does not have the requested {NIC}: 3 (most on one node: 2)" in refusal.message
     assert fabric.states() == []
 
 
-def test_what_is_held_by_a_pod_without_gpus_is_lacking_until_it_is_gone(fabric):
+def test_a_resource_held_by_a_pod_without_gpus_is_missing_until_the_pod_is_deleted(fabric):
     holder = pod("nics", gpus=0, asking={NIC: "2"}, on="b")
     fabric.ledger.pods.upsert(holder)
     refusal = fabric.asks("j", pod_spec=asking(**{NIC: "1"}))
@@ -64,14 +64,14 @@ def test_a_plan_holds_what_its_workers_asked_for(fabric):
     assert "InsufficientResource" in fabric.asks("k", pod_spec=asking(**{NIC: "1"})).counts
 
 
-def test_after_a_restart_it_is_held_as_the_template_says(fabric):
+def test_after_a_restart_resources_are_held_as_in_the_template(fabric):
     shown = msgspec.to_builtins(job("j", attempt=1, phase="Admitted", placed=[("b", ())]))
     shown["spec"] = {"gpus": 1, "template": {"spec": asking(**{NIC: "2", GPU: "1"})}}
     fabric.ledger.jobs.upsert(msgspec.json.decode(msgspec.json.encode(shown), type=PlacedJob))
     assert "InsufficientResource" in fabric.asks("k", pod_spec=asking(**{NIC: "1"})).counts
 
 
-def test_a_pod_of_its_own_is_told_and_evicting_helps_only_where_the_resource_is(fabric):
+def test_filter_names_the_missing_resource_and_evicting_helps_only_where_it_exists(fabric):
     fabric.ledger.pods.upsert(pod("nics", gpus=0, asking={NIC: "2"}, on="b"))
     result = fabric.filter(pod("p", asking={GPU: "1", NIC: "1"}))
     assert result.node_names == []
@@ -79,7 +79,7 @@ def test_a_pod_of_its_own_is_told_and_evicting_helps_only_where_the_resource_is(
     assert f"does not have the requested {NIC}: 1" in result.failed_and_unresolvable_nodes["a"]
 
 
-def test_a_pod_of_its_own_behind_the_gate_is_pinned_to_the_node_that_has_it(fabric):
+def test_a_gated_pod_is_pinned_to_the_node_that_has_the_resource(fabric):
     limits = {GPU: "1", NIC: "1"}
     fabric.ledger.pods.upsert(gated("p", spec=asking(**limits)))
     fabric.decide()
@@ -105,7 +105,7 @@ def test_a_pod_that_names_resources_without_end_is_refused(fabric):
     assert "resources besides CPU" in refused.failed_and_unresolvable_nodes["a"]
 
 
-def test_of_a_bound_pod_that_names_resources_without_end_few_are_kept(fabric):
+def test_the_number_of_resources_of_a_bound_pod_is_limited(fabric):
     many = {f"example.com/{number}": "1" for number in range(5 * MAX_NAMES)}
     fabric.ledger.pods.upsert(pod("p", gpus=0, asking=many, on="b"))
     (claim,) = fabric.ledger.claims.pods.values()

@@ -60,5 +60,5 @@ async def test_a_new_leader_lists_all_that_decisions_rest_on(server, api, settin
     spec = objects.LeaseSpec(holder_identity="s-1_0c7a", lease_duration_seconds=15)
     leader._store.upsert(objects.Lease(spec=spec))
     await asyncio.sleep(0.01)
-    told = {name for name, reflector in parts.reflectors.items() if reflector._wait_seconds() <= 0}
-    assert told == {"nodes", "gpunodes", "gpujobs", "gpuquotas", "gpucohorts", "pods"}
+    due = {name for name, reflector in parts.reflectors.items() if reflector._wait_seconds() <= 0}
+    assert due == {"nodes", "gpunodes", "gpujobs", "gpuquotas", "gpucohorts", "pods"}

@@ -91,7 +91,7 @@ def head_alone(port, headers):
     [(HEADERS, 403), (HEADERS | {"Authorization": "Bearer forged"}, 401)],
     ids=["without the right", "unknown"],
 )
-async def test_who_may_not_plan_is_told_so_before_a_byte_of_the_body_is_read(
+async def test_an_unauthorized_plan_is_refused_before_the_body_is_read(
     port, server, headers, status
 ):
     server.allowed.clear()
@@ -179,7 +179,7 @@ async def test_a_right_in_one_namespace_plans_in_no_other(plans, world):
 
 
 @pytest.mark.parametrize("namespace", ["Team", "-", "a" * 64, "%20", "a.b"])
-async def test_what_can_be_no_namespace_is_asked_of_nobody(plans, server, namespace):
+async def test_an_invalid_namespace_is_refused_without_an_access_review(plans, server, namespace):
     path = names.PLAN_ROUTE.format(namespace=namespace)
     assert (await posted(plans, body(), path=path))[0] == 400
     assert server.reviews == 0

@@ -25,7 +25,7 @@ def test_a_gang_is_not_planned_where_no_pod_may_run(crowded):
     assert f"{FULL} (most on one node: 3)" in refusal.message
 
 
-def test_a_pod_is_told_that_a_node_runs_as_many_as_it_may_and_that_evicting_helps(crowded):
+def test_filter_says_that_a_node_is_at_its_pod_limit_and_that_evicting_helps(crowded):
     result = crowded.filter(pod("p"))
     assert result.node_names == ["b"]
     assert crowded.filter(pod("q"), nodes=["a"]).failed_nodes == {"a": FULL}

@@ -42,7 +42,7 @@ def test_the_holder_of_the_lease_leads(leadership):
 
 
 @pytest.mark.parametrize("holder", ["s-2_0c7a", "s-11_0c7a", "s-1", ""])
-def test_nobody_else_leads(leadership, holder):
+def test_no_other_replica_leads(leadership, holder):
     leadership.upsert(lease("s-1_0c7a"))
     leadership.upsert(lease(holder))
     assert not leadership.held
@@ -117,14 +117,14 @@ def test_a_new_leader_lists_when_its_predecessors_plans_are_over(readiness, sour
     assert readiness.missing_to_decide() == ""
 
 
-def test_who_leads_again_settles_and_lists_again(readiness, source, timers):
+def test_a_leader_that_leads_again_lists_again(readiness, source, timers):
     for _ in range(2):
         readiness.leadership.upsert(lease("s-1_0c7a"))
         timers.pass_(15)
     assert source.asked == 2
 
 
-def test_who_leads_again_before_it_has_settled_begins_to_settle_anew(readiness, source, timers):
+def test_a_leader_that_leads_again_before_it_is_ready_starts_over(readiness, source, timers):
     readiness.leadership.upsert(lease("s-1_0c7a"))
     timers.pass_(5)
     readiness.leadership.upsert(lease("s-2_0c7a"))

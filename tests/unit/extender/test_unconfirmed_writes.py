@@ -19,7 +19,7 @@ from gpupack_scheduler.ledger.ledger import Outcome
 
 @pytest.fixture
 def asking(world, api):
-    """A plan of all eight GPUs whose time is over, and the one who asks about it."""
+    """An expired plan of all eight GPUs, and the task that checks it."""
     world.plan(plan_request("train", workers=8, version="7"))
     world.now += 10
     return UnconfirmedPlans(api, world.ledger)
@@ -58,7 +58,7 @@ async def test_a_plan_whose_write_the_watch_has_not_shown_is_held(world, server,
     ],
     ids=["gone", "another of its name", "a later version", "attempt over", "a later attempt"],
 )
-async def test_a_plan_that_nobody_can_write_any_more_is_free(world, server, ask, now):
+async def test_the_gpus_of_a_plan_that_can_no_longer_be_written_are_free(world, server, ask, now):
     server.jobs["train"] = now
     await ask()
     assert not is_held(world)
@@ -75,7 +75,9 @@ async def test_a_plan_that_may_still_be_written_is_held_until_no_write_can_arriv
     assert not is_held(world)
 
 
-async def test_nothing_is_given_away_while_the_api_does_not_answer(world, server, asking, ask):
+async def test_no_gpus_are_released_while_the_api_server_does_not_answer(
+    world, server, asking, ask
+):
     server.jobs["train"] = object()
     await ask()
     assert is_held(world)

@@ -39,25 +39,25 @@ def published(server):
     return look
 
 
-async def test_where_gpupack_alone_hands_out_gpus_nvidias_name_is_withheld(published):
+async def test_nvidias_resource_is_withheld_if_only_gpupack_hands_out_gpus(published):
     published.world.add_node("a")
     assert await published() == OBSERVED
 
 
-async def test_where_a_node_offers_it_too_it_is_not(published):
+async def test_a_resource_that_a_node_offers_is_not_withheld(published):
     published.world.add_node("a")
     published.world.add_observed_node("b")
     assert await published() == ""
 
 
-async def test_where_gpupack_hands_out_none_it_is_not(published):
+async def test_no_resource_is_withheld_if_gpupack_hands_out_no_gpus(published):
     assert await published() == ""
     published.world.ledger.nodes.upsert(observed_node("b", gpus=0))
     published.world.ledger.gpus.upsert(gpu_node("b", mode="observed", resource=OBSERVED))
     assert await published() == ""
 
 
-async def test_it_is_written_when_it_changes(published, server):
+async def test_withheld_resources_are_written_when_they_change(published, server):
     published.world.add_node("a")
     for _ in range(3):
         await published()
@@ -66,9 +66,7 @@ async def test_it_is_written_when_it_changes(published, server):
     assert await published() == ""
 
 
-async def test_what_another_made_of_the_configmap_is_put_right_within_ten_minutes(
-    published, server
-):
+async def test_foreign_changes_of_the_configmap_are_corrected_within_ten_minutes(published, server):
     published.world.add_node("a")
     await published()
     server.objects[PATH]["data"] = {"resources": "example.org/other"}

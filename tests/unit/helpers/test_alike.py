@@ -39,7 +39,7 @@ def test_a_last_digit_and_what_follows_from_it_may_differ(found, expected):
         ("1.25 1.25", "1.25"),
     ],
 )
-def test_all_else_is_the_same_or_the_comparison_fails(found, expected):
+def test_other_differences_fail_the_comparison(found, expected):
     with pytest.raises(AssertionError):
         assert_alike(found, expected)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording of a recording is that recording; of two GPUs each keeps what it told."""
+"""A recording of a recording is that recording; each of two GPUs keeps its answers."""
 
 import json
 
@@ -13,28 +13,30 @@ def again(nvml):
     return json.loads(json.dumps(record(nvml, pause=lambda seconds: None)))
 
 
-def test_what_is_recorded_of_a_recording_is_what_it_holds():
+def test_a_recording_of_a_recording_is_equal():
     made = again(h200("load"))
     # Handles are opened once more, for what connects the GPUs.
-    told = {key: answers for key, answers in recorded("h200", "load").items() if "Index" not in key}
-    assert {key: made.get(key, [])[: len(told[key])] for key in told} == told
+    expected = {
+        key: answers for key, answers in recorded("h200", "load").items() if "Index" not in key
+    }
+    assert {key: made.get(key, [])[: len(expected[key])] for key in expected} == expected
 
 
-def test_what_multiprocessors_did_is_told_of_each_gpu():
+def test_gpm_metrics_are_recorded_for_each_gpu():
     calls = dict(h200(gpus=2)._calls)
     for index, percent in ((0, 97.0), (1, 12.5)):
         calls[f'nvmlGpmQueryDeviceSupport["gpu{index}"]'] = [{"struct": {"isSupportedDevice": 1}}]
-        told = [
+        metrics = [
             {"struct": {"metricId": each, "nvmlReturn": 0, "value": percent}} for each in range(3)
         ]
-        calls[f'nvmlGpmMetricsGet["gpu{index}"]'] = [{"struct": {"metrics": told}}]
+        calls[f'nvmlGpmMetricsGet["gpu{index}"]'] = [{"struct": {"metrics": metrics}}]
     made = again(RecordedNvml(calls))
     for index in range(2):
         key = f'nvmlGpmMetricsGet["gpu{index}"]'
         assert made[key] == calls[key] * 2
 
 
-def test_of_metrics_those_are_kept_that_were_asked_for():
+def test_only_requested_metrics_are_recorded():
     asked = pynvml.c_nvmlGpmMetricsGet_t()
     asked.numMetrics = 2
     asked.metrics[1].value = 5.0

@@ -34,7 +34,7 @@ def files(tmp_path):
 
 @pytest.fixture
 def certificates(api, files):
-    """Of the cluster whose client CA is CA."""
+    """Client certificates of the cluster whose client CA is CA."""
     made = ClientCertificates(api, files)
     made.trust(CA.pem)
     return made
@@ -50,17 +50,17 @@ def shown(certificates):
     return show
 
 
-async def told(scope, receive, send):
-    """An application that answers who showed a certificate, by its common name and issuer."""
+async def show_certificate(scope, receive, send):
+    """Answer with the client certificate of the call in PEM, or with "none"."""
     found = certificate_of(scope)
-    name = ssl.DER_cert_to_PEM_cert(found.der) if found else "nobody"
+    name = ssl.DER_cert_to_PEM_cert(found.der) if found else "none"
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": name.encode()})
 
 
 @contextlib.asynccontextmanager
 async def served(certificates):
-    config = configured(told, host="", port=0)
+    config = configured(show_certificate, host="", port=0)
     server = Server(config, ConnectionLimits(), tls=lambda: certificates.context)
     async with listening(server) as port:
         yield f"https://localhost:{port}/"
@@ -80,7 +80,7 @@ def test_a_call_tells_the_certificate_that_its_caller_showed(files, tmp_path, lo
         mine = CA.written(tmp_path / "mine", "alice")
         async with served(certificates) as url:
             assert await asked(url, files, mine) == mine[0].read_text()
-            assert await asked(url, files) == "nobody"
+            assert await asked(url, files) == "none"
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(scenario())
@@ -96,11 +96,11 @@ async def test_no_header_is_taken_for_a_certificate(certificates, files, tmp_pat
         "SSL-Client-Verify": "SUCCESS",
     }
     async with served(certificates) as url:
-        assert await asked(url, files, **forged) == "nobody"
+        assert await asked(url, files, **forged) == "none"
 
 
 async def test_no_header_is_taken_for_an_address(certificates, files):
-    """Whoever comes by a port-forward comes from loopback, which uvicorn takes for a proxy."""
+    """A call through a port-forward comes from loopback, which uvicorn takes for a proxy."""
 
     async def address(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -110,8 +110,8 @@ async def test_no_header_is_taken_for_an_address(certificates, files):
     server = Server(config, ConnectionLimits(), tls=lambda: certificates.context)
     async with listening(server) as port:
         url = f"https://localhost:{port}/"
-        told = await asked(url, files, **{"X-Forwarded-For": "10.9.9.9"})
-    assert told in {"127.0.0.1", "::1"}
+        answer = await asked(url, files, **{"X-Forwarded-For": "10.9.9.9"})
+    assert answer in {"127.0.0.1", "::1"}
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ async def test_a_certificate_that_is_not_good_ends_the_handshake(
     async with served(certificates) as url:
         with pytest.raises(httpx.NetworkError):
             await asked(url, files, other)
-        assert await asked(url, files) == "nobody"
+        assert await asked(url, files) == "none"
 
 
-async def test_an_intermediate_ca_may_stand_without_its_root(certificates, files, tmp_path):
+async def test_an_intermediate_ca_is_accepted_without_its_root(certificates, files, tmp_path):
     between = ClientCa("between", above=CA)
     certificates.trust(between.pem)
     mine = between.written(tmp_path / "mine", "alice")
@@ -144,11 +144,11 @@ async def test_an_intermediate_ca_may_stand_without_its_root(certificates, files
 
 
 @pytest.mark.parametrize("authority", ["", "nothing that is a certificate"])
-async def test_without_a_ca_no_certificate_is_asked_for(api, files, tmp_path, authority):
+async def test_without_a_ca_no_certificate_is_requested(api, files, tmp_path, authority):
     certificates = ClientCertificates(api, files)
     certificates.trust(authority)
     async with served(certificates) as url:
-        assert await asked(url, files, CA.written(tmp_path / "mine", "alice")) == "nobody"
+        assert await asked(url, files, CA.written(tmp_path / "mine", "alice")) == "none"
 
 
 async def test_no_session_is_resumed_and_none_is_of_an_older_tls(certificates, files, tmp_path):
@@ -166,7 +166,7 @@ async def test_no_session_is_resumed_and_none_is_of_an_older_tls(certificates, f
             await asyncio.open_connection("localhost", port, ssl=context)
 
 
-def test_the_common_name_is_the_user_and_organizations_are_his_groups(certificates, shown):
+def test_the_common_name_is_the_user_and_organizations_are_the_groups(certificates, shown):
     user = certificates.user(shown(CA.signed("alice", "team-a", "system:masters")[0]))
     assert user.username == "alice"
     assert user.groups == ("team-a", "system:masters", "system:authenticated")
@@ -182,13 +182,13 @@ def test_the_common_name_is_the_user_and_organizations_are_his_groups(certificat
         ("system:anonymous", ("team-a",)),
     ],
 )
-def test_nobody_is_made_authenticated_whom_the_api_server_would_not(
+def test_only_certificates_that_the_api_server_accepts_authenticate(
     certificates, shown, name, groups
 ):
     assert certificates.user(shown(CA.signed(name, *groups)[0])).groups == groups
 
 
-def test_a_certificate_without_a_common_name_is_nobodys(certificates, shown):
+def test_a_certificate_without_a_common_name_is_refused(certificates, shown):
     with pytest.raises(Denied, match="no common name"):
         certificates.user(shown(CA.signed("", "system:masters")[0]))
 
@@ -204,7 +204,7 @@ def test_a_certificate_ends_on_a_connection_that_is_open(api, files):
 
 
 @pytest.mark.parametrize("after", ["", ClientCa().pem], ids=["none", "another"])
-def test_what_was_shown_before_the_ca_changed_does_not_count(certificates, shown, after):
+def test_a_certificate_shown_before_the_ca_changed_does_not_count(certificates, shown, after):
     before = shown(CA.signed("alice")[0])
     assert certificates.user(before)
     certificates.trust(after)
@@ -226,13 +226,13 @@ def test_a_ca_that_cannot_be_read_changes_nothing(certificates, shown, caplog):
     assert "kube-system/extension-apiserver-authentication: client-ca-file" in caplog.text
 
 
-def test_a_certificate_that_fills_memory_with_its_names_is_nobodys(certificates, shown):
+def test_a_certificate_with_too_long_names_is_refused(certificates, shown):
     groups = [f"{number:060}" for number in range(300)]
     with pytest.raises(Denied, match="more than 16384 bytes"):
         certificates.user(shown(CA.signed("alice", *groups)[0]))
 
 
-def test_bytes_that_are_no_certificate_are_nobodys(certificates):
+def test_invalid_certificate_bytes_are_refused(certificates):
     with pytest.raises(Denied, match="cannot be read"):
         certificates.user(PeerCertificate(b"none", certificates.context))
 
@@ -279,7 +279,7 @@ async def test_a_certificate_has_no_audience(api, certificates, shown):
         )
 
 
-async def test_who_takes_none_knows_nobody_by_a_certificate(api, shown):
+async def test_without_client_certificates_a_caller_needs_a_token(api, shown):
     access = Access(api, clock=lambda: 0.0)
     with pytest.raises(Denied, match="send a bearer token"):
         await access.known(Caller("", "10.0.0.1", shown(CA.signed("alice")[0])), audience="")

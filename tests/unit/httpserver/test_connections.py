@@ -93,7 +93,7 @@ GARBAGE = {
 }
 
 
-async def test_what_is_no_call_is_told_so(port):
+async def test_an_invalid_call_is_answered_with_400(port):
     answers = {name: await answered(port, sent) for name, sent in GARBAGE.items()}
     assert answers == dict.fromkeys(GARBAGE, (400, "BadRequest"))
 
@@ -139,7 +139,7 @@ async def test_garbage_behind_a_call_ends_the_connection(port):
         assert refusal(await everything(reader)) == (400, "BadRequest")
 
 
-async def test_garbage_sent_with_a_call_is_told_once(port):
+async def test_garbage_after_a_call_is_answered_once(port):
     async with connected(port) as (reader, writer):
         await send(writer, CALL + b"\x00garbage\r\n\r\n")
         assert refusal(await everything(reader)) == (400, "BadRequest")
@@ -174,7 +174,7 @@ async def test_a_call_that_comes_byte_by_byte_must_come_in_time(port, monkeypatc
         assert time.monotonic() - began < 2
 
 
-async def test_a_slow_call_after_a_good_one_is_told_so_too(port, monkeypatch):
+async def test_a_slow_call_after_a_good_one_is_answered_with_408(port, monkeypatch):
     monkeypatch.setattr(connections, "CALL_SECONDS", 0.2)
     async with connected(port) as (reader, writer):
         await send(writer, CALL)
@@ -183,7 +183,7 @@ async def test_a_slow_call_after_a_good_one_is_told_so_too(port, monkeypatch):
         assert refusal(await everything(reader)) == (408, "RequestTimeout")
 
 
-async def test_the_rest_of_an_answered_call_is_not_awaited_for_ever(port, monkeypatch):
+async def test_the_rest_of_an_answered_call_is_awaited_for_a_limited_time(port, monkeypatch):
     monkeypatch.setattr(connections, "CALL_SECONDS", 0.2)
     async with connected(port) as (reader, writer):
         await send(writer, b"PUT" + HEAD[4:] + b"Content-Length: 99\r\n\r\n")
@@ -197,7 +197,7 @@ async def test_a_connection_without_a_call_is_closed(monkeypatch):
         assert await everything(reader) == b""
 
 
-async def test_who_does_not_read_an_answer_loses_the_connection(monkeypatch):
+async def test_a_client_that_does_not_read_an_answer_loses_the_connection(monkeypatch):
     monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.3)
     written = asyncio.Event()
 
@@ -218,7 +218,7 @@ async def test_who_does_not_read_an_answer_loses_the_connection(monkeypatch):
             assert len(await everything(reader)) < 64 << 20
 
 
-async def test_who_reads_an_answer_slowly_gets_it_whole(monkeypatch):
+async def test_a_client_that_reads_an_answer_slowly_gets_it_whole(monkeypatch):
     monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.5)
 
     async def much(_):

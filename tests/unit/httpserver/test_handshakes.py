@@ -13,7 +13,7 @@ from gpupack_httpserver.handshakes import Handshakes
 
 
 class Turns:
-    """Handshakes by a clock of its own, and who had a turn."""
+    """Handshakes with a stand-in clock, and the addresses that had a turn."""
 
     def __init__(self, **bounds):
         self.now, self.had, self.tasks = 0.0, [], []
@@ -25,7 +25,7 @@ class Turns:
         await asyncio.sleep(0)
 
     async def after(self, seconds):
-        """Let time go by; who has had a turn in it."""
+        """Advance the clock; return the addresses that had a turn."""
         self.had.clear()
         self.now += seconds
         self.handshakes._give()
@@ -55,7 +55,7 @@ async def turns():
             each.handshakes._timer.cancel()
 
 
-async def test_an_address_has_so_many_at_once_and_then_more_slowly(turns):
+async def test_an_address_has_a_burst_of_handshakes_and_then_a_lower_rate(turns):
     of = turns(peer_burst=2, peer_per_second=10)
     await of.want(*"aaaaa")
     assert of.had == ["a", "a"]
@@ -70,7 +70,7 @@ async def test_addresses_take_turns_however_many_connections_each_has(turns):
     assert {*(await of.after(1)), *(await of.after(1))} == {"a", "b"}
 
 
-async def test_strangers_without_number_keep_nobody_waiting_who_was_there_before(turns):
+async def test_a_flood_of_unknown_addresses_does_not_delay_a_known_one(turns):
     of = turns(burst=1, per_second=1)
     of.handshakes.welcome("operator")
     await of.want(*(f"10.0.0.{number}" for number in range(200)))
@@ -78,14 +78,14 @@ async def test_strangers_without_number_keep_nobody_waiting_who_was_there_before
     assert "operator" in [*(await of.after(1)), *(await of.after(1))]
 
 
-async def test_those_who_were_there_before_leave_turns_to_newcomers(turns):
+async def test_known_addresses_leave_handshakes_to_new_ones(turns):
     of = turns(burst=1, per_second=1)
     of.handshakes.welcome("busy")
     await of.want(*["busy"] * 20, "new")
     assert "new" in [*(await of.after(1)), *(await of.after(1))]
 
 
-async def test_who_goes_away_leaves_nothing_behind(turns):
+async def test_a_client_that_disconnects_leaves_no_state(turns):
     of = turns(burst=1, per_second=1)
     for _ in range(20):
         await of.want("a", "b")
@@ -95,7 +95,7 @@ async def test_who_goes_away_leaves_nothing_behind(turns):
     assert not any(of.handshakes._lanes)
 
 
-async def test_who_has_no_turn_in_time_is_told_so(turns, monkeypatch):
+async def test_a_handshake_without_a_turn_in_time_times_out(turns, monkeypatch):
     monkeypatch.setattr(handshakes, "WAIT_SECONDS", 0.01)
     of = turns(burst=1, per_second=1)
     await of.want("a", "a")
@@ -103,7 +103,7 @@ async def test_who_has_no_turn_in_time_is_told_so(turns, monkeypatch):
         await of.tasks[1]
 
 
-async def test_turns_come_without_being_asked_for():
+async def test_pending_handshakes_proceed_without_new_calls():
     of = Handshakes(burst=1, per_second=50)
     async with asyncio.timeout(30):
         await asyncio.gather(*(of.turn("a") for _ in range(5)))

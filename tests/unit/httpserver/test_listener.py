@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real sockets and TLS: what pods do to the plan API's port keeps nobody else out of it."""
+"""Real sockets and TLS: pods cannot block the port of the plan API for others."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from gpupack_httpserver.certificate import ServedCertificate
 from gpupack_httpserver.handshakes import Handshakes
 from gpupack_httpserver.peer_limits import CONNECTIONS_PER_PEER
 
-# Hundreds of handshakes take their time on a machine that does other work beside them.
+# Hundreds of handshakes take long on a busy machine.
 pytestmark = pytest.mark.timeout(180)
 
 IDLE = 400

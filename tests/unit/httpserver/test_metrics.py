@@ -45,7 +45,7 @@ async def call(api, settings, tmp_path):
         yield lambda **how: answer(settings.port, tmp_path, **how)
 
 
-async def test_who_may_get_metrics_gets_them(call):
+async def test_an_authorized_caller_gets_metrics(call):
     status, text = await call()
     assert status == 200
     assert 'gpupack_unreadable_objects_total{kind="pods"} 3.0' in text
@@ -53,7 +53,7 @@ async def test_who_may_get_metrics_gets_them(call):
     assert "gpupack_certificate_expiry_timestamp_seconds" in text
 
 
-async def test_strangers_are_told_nothing(call, server):
+async def test_unauthenticated_callers_get_no_metrics(call, server):
     assert (await call(token=""))[0] == 401
     status, text = await call(token="forged")
     assert (status, "gpupack_" in text) == (401, False)
@@ -65,11 +65,11 @@ async def test_strangers_are_told_nothing(call, server):
 @pytest.mark.parametrize(
     ("path", "method", "status"), [("/", "GET", 404), ("/metrics", "POST", 405)]
 )
-async def test_there_is_nothing_but_metrics(call, path, method, status):
+async def test_the_port_serves_only_metrics(call, path, method, status):
     assert (await call(path=path, method=method))[0] == status
 
 
-async def test_without_a_port_nobody_listens(api, monkeypatch):
+async def test_without_a_port_no_server_listens(api, monkeypatch):
     monkeypatch.setattr(metrics, "_server", None)
     async with metrics.shown([COUNTED], api=api, settings=MetricsSettings()) as serving:
         assert not serving.done()

@@ -27,7 +27,7 @@ def test_an_address_with_too_many_connections_loses_the_one_idle_for_longest():
     assert connections.dropped == ["second"]
 
 
-def test_one_address_takes_no_connection_from_another_while_there_is_room():
+def test_one_address_takes_no_connection_from_another_below_the_limit():
     connections = Connections(most=10, per_peer=2)
     connections.open("b", "other")
     for number in range(50):
@@ -35,7 +35,7 @@ def test_one_address_takes_no_connection_from_another_while_there_is_room():
     assert connections.dropped == list(range(48))
 
 
-def test_where_all_are_taken_the_one_idle_for_longest_makes_room_whosever_it_is():
+def test_at_the_limit_the_connection_that_is_idle_for_longest_is_dropped():
     connections = Connections(most=2, per_peer=2)
     connections.open("a", "first")
     connections.open("b", "second")
@@ -43,7 +43,7 @@ def test_where_all_are_taken_the_one_idle_for_longest_makes_room_whosever_it_is(
     assert connections.dropped == ["first"]
 
 
-def test_a_call_under_way_makes_room_for_nobody():
+def test_a_busy_connection_is_not_dropped_for_another():
     connections = Connections(most=10, per_peer=1)
     connections.open("a", "first").busy()
     assert connections.open("a", "second") is None
@@ -82,7 +82,7 @@ def test_addresses_do_not_share_what_they_may_do(buckets):
     assert buckets.take("b")
 
 
-def test_what_is_put_back_may_be_taken_again_and_no_more(buckets):
+def test_returned_tokens_may_be_taken_again_and_no_more(buckets):
     for _ in range(5):
         buckets.take("a")
         buckets.put_back("a")

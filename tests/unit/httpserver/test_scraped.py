@@ -22,25 +22,28 @@ def line(value, *, name=XID, uuid="GPU-0", more=""):
     return f'{name}{{gpu="0",UUID="{uuid}"{more}}} {value}\n'
 
 
-def test_figures_are_told_by_gpu_and_field():
-    told = read("dcgm_exporter.prom")
-    assert sorted(told) == [FIRST, SECOND]
-    assert told[FIRST]["DCGM_FI_PROF_SM_ACTIVE"] == pytest.approx(0.913377)
-    assert told[SECOND] | {} != told[FIRST]
-    assert (told[SECOND][XID], told[SECOND]["DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL"]) == (
+def test_figures_are_read_by_gpu_and_field():
+    figures = read("dcgm_exporter.prom")
+    assert sorted(figures) == [FIRST, SECOND]
+    assert figures[FIRST]["DCGM_FI_PROF_SM_ACTIVE"] == pytest.approx(0.913377)
+    assert figures[SECOND] | {} != figures[FIRST]
+    assert (
+        figures[SECOND][XID],
+        figures[SECOND]["DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL"],
+    ) == (
         79,
         7,
     )
 
 
-def test_fields_that_nobody_asked_for_are_not_read():
+def test_fields_that_were_not_requested_are_not_read():
     assert {name for of_gpu in read("dcgm_exporter.prom").values() for name in of_gpu} <= NAMES
 
 
 def test_figures_of_mig_slices_say_nothing_about_the_whole_gpu():
-    told = read("dcgm_exporter_slices.prom")
-    assert "DCGM_FI_PROF_SM_ACTIVE" not in told[FIRST]
-    assert told[FIRST]["DCGM_FI_DEV_SM_CLOCK"] == 1410
+    figures = read("dcgm_exporter_slices.prom")
+    assert "DCGM_FI_PROF_SM_ACTIVE" not in figures[FIRST]
+    assert figures[FIRST]["DCGM_FI_DEV_SM_CLOCK"] == 1410
 
 
 def test_of_a_gpu_that_pods_share_the_largest_figure_counts():
@@ -57,7 +60,7 @@ def test_a_line_that_cannot_be_read_spoils_itself_alone():
     "value",
     ["NaN", "+Inf", "-1", "2147483632", "9223372036854775794", "140737488355328.0", "1e400"],
 )
-def test_what_stands_for_no_value_is_none(value):
+def test_placeholders_for_missing_values_are_ignored(value):
     assert figures(line(value), NAMES) == {}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose token it is, by its signature, and that nobody is locked out by what others forge."""
+"""The subject of a token by its signature; forged tokens lock out no user."""
 
 import pytest
 from tokens import EcKey, RsaKey, encoded, forged, unsigned
@@ -38,7 +38,7 @@ def access(api, clock):
 
 
 async def status_of(access, token):
-    """How a call with this token ends, as to who calls."""
+    """Return the status of a call with this token."""
     caller = Caller(authorization=f"Bearer {token}", address=MASQUERADED)
     try:
         await access.known(caller, audience=names.PLAN_AUDIENCE)
@@ -48,7 +48,7 @@ async def status_of(access, token):
 
 
 @pytest.mark.parametrize("kind", [EcKey, RsaKey])
-async def test_the_bearer_of_a_token_that_the_api_server_signed_is_known(keys, server, kind):
+async def test_a_token_that_the_api_server_signed_has_its_subject(keys, server, kind):
     server.keys = [key] = [kind("one")]
     assert await keys.subject(key.token(OPERATOR)) == OPERATOR
     assert await keys.subject(key.token("another")) == "another"
@@ -56,7 +56,7 @@ async def test_the_bearer_of_a_token_that_the_api_server_signed_is_known(keys, s
 
 
 @pytest.mark.parametrize("kind", [EcKey, RsaKey])
-async def test_what_it_did_not_sign_is_nobodys(keys, server, kind):
+async def test_a_token_with_a_wrong_signature_has_no_subject(keys, server, kind):
     server.keys = [key] = [kind("one")]
     good = key.token(OPERATOR)
     head, claims, signature = good.split(".")
@@ -81,7 +81,7 @@ async def test_what_it_did_not_sign_is_nobodys(keys, server, kind):
     assert {name: await keys.subject(token) for name, token in bad.items()} == dict.fromkeys(bad)
 
 
-async def test_keys_that_nobody_has_are_looked_for_once_in_a_while(keys, server, clock):
+async def test_unknown_keys_are_requested_once_per_refresh_interval(keys, server, clock):
     server.keys = [old] = [EcKey("old")]
     for number in range(50):
         assert await keys.subject(forged(number, kid=str(number), sub=OPERATOR)) is None
@@ -93,7 +93,7 @@ async def test_keys_that_nobody_has_are_looked_for_once_in_a_while(keys, server,
     assert server.key_reads == 2
 
 
-async def test_without_its_keys_a_token_is_nobodys_and_the_api_server_not_asked_without_end(
+async def test_without_keys_a_token_has_no_subject_and_the_api_server_gets_one_request(
     keys, server
 ):
     for _ in range(5):
@@ -135,6 +135,6 @@ async def test_real_tokens_that_are_refused_cost_their_own_account_its_questions
     assert await status_of(access, rotated) == 200
 
 
-async def test_a_signature_alone_lets_nobody_in(access, server):
+async def test_a_valid_signature_alone_grants_no_access(access, server):
     server.keys = [key] = [EcKey("one")]
     assert await status_of(access, key.token(OPERATOR)) == 401

@@ -11,7 +11,7 @@ SOURCES = {"apt.sources": pathlib.Path("/etc/apt/sources.list.d/debian.sources")
 
 
 class Store:
-    """An engine that has, or can pull, what it is told."""
+    """A stand-in for an engine that has, or can pull, the given images."""
 
     def __init__(self, *, there=(), pullable=()):
         self.there, self.pullable, self.adopted = set(there), set(pullable), []

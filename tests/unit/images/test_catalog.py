@@ -36,7 +36,7 @@ def test_images_are_selected_in_building_order():
     assert [image.target for image in select(["pause", "operator"])] == ["operator", "pause"]
 
 
-def test_what_needs_github_is_built_only_where_it_is_named():
+def test_images_that_need_github_are_built_only_if_named():
     named = {"thunderkittens", "workloads-thunderkittens"}
     assert {image.target for image in IMAGES} - {image.target for image in select([])} == named
     assert {image.target for image in select(sorted(named))} == named
@@ -48,7 +48,7 @@ def stage_of(name):
     return stage
 
 
-def test_what_is_large_is_torch_tensorflow_and_what_the_dockerfile_builds_on_them():
+def test_large_images_are_torch_tensorflow_and_those_based_on_them():
     large = {"torch", "tensorflow"}
     for parent, name in STAGES:
         if parent in large:

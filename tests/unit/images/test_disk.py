@@ -5,11 +5,11 @@ from gpupack_images.disk import GB, main, missing_room
 
 
 @pytest.mark.parametrize(("free", "set_up"), [(32, False), (6, True)])
-def test_enough_room_is_no_problem(free, set_up):
+def test_enough_disk_space_is_no_problem(free, set_up):
     assert missing_room(free_bytes=free * GB, set_up=set_up) is None
 
 
-def test_too_little_room_says_how_much_is_needed_and_what_to_do():
+def test_too_little_disk_space_is_reported_with_the_need_and_the_remedy():
     problem = missing_room(free_bytes=31 * GB, set_up=False)
     assert problem is not None
     assert problem.startswith("31.0 GB of disk are free and 32 GB are needed")

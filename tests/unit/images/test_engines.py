@@ -51,7 +51,7 @@ def test_buildah_is_used_where_docker_has_no_buildx(host):
     assert isinstance(chosen("auto", host), Buildah)
 
 
-def test_a_docker_without_buildx_that_was_asked_for_is_told_what_it_lacks(host):
+def test_the_error_for_a_requested_docker_without_buildx_names_what_is_missing(host):
     host.install("docker", 'test "$1" != buildx')
     host.install("buildah")
     with pytest.raises(NoEngine, match="Docker has no buildx"):
@@ -94,7 +94,7 @@ def test_a_build_that_fails_shows_the_end_of_its_output(host):
         Docker(host.shell()).build(IMAGE, {})
 
 
-def test_what_an_interrupted_build_left_goes_before_the_next_one(host):
+def test_leftovers_of_an_interrupted_build_are_removed_before_the_next_one(host):
     host.install("buildah")
     for name in ("env", "find"):
         (host.folder / "bin" / name).symlink_to(f"/usr/bin/{name}")

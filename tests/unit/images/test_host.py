@@ -30,7 +30,7 @@ def test_a_value_with_an_equals_sign_stays_whole():
     assert parse_pip_config(listing) == {"index-url": "https://mirror.example/simple?token=a=b"}
 
 
-def test_several_values_stand_on_one_line():
+def test_several_values_are_on_one_line():
     host = HostSettings({"trusted-host": "\na.example\nb.example"}, {}, (), {}, None)
     assert "trusted-host = a.example b.example\n" in render_pip_config(host)
 

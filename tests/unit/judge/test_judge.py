@@ -90,12 +90,12 @@ def test_a_second_whole_holder_is_refused_and_leaves_a_mark(judges):
     assert judges.refusals() == {"refused": "held by another"}
 
 
-def test_a_whole_holder_is_refused_beside_a_share(judges):
+def test_a_whole_gpu_is_refused_while_a_share_is_held(judges):
     judges.hold(share=(10, 10))
     assert judges.verdict() == REFUSED
 
 
-def test_a_share_is_refused_beside_a_whole_holder(judges):
+def test_a_share_is_refused_while_the_whole_gpu_is_held(judges):
     judges.hold()
     assert judges.verdict(share=(10, 10)) == REFUSED
     assert judges.refusals() == {"refused": "held whole by another"}
@@ -124,7 +124,7 @@ def test_all_live_shares_count(judges):
     assert judges.verdict(share=(21, 10)) == REFUSED
 
 
-def test_what_a_killed_process_held_is_free(judges):
+def test_gpus_of_a_killed_process_are_free(judges):
     whole = judges.hold()
     whole.kill()
     whole.wait(SECONDS)
@@ -143,7 +143,7 @@ def test_other_gpus_do_not_matter(judges):
     assert judges.verdict(share=(90, 900)) == 0
 
 
-def test_one_held_gpu_of_several_is_enough_to_be_refused(judges):
+def test_one_held_gpu_of_several_is_refused(judges):
     judges.hold(devices="GPU-2")
     assert judges.verdict(devices="GPU-1,GPU-2") == REFUSED
 
@@ -153,7 +153,7 @@ def test_one_held_gpu_of_several_is_enough_to_be_refused(judges):
     [(None, (50, 1000)), ((50, 10), (60, 10)), ((50, 10), (50, 11))],
     ids=["a share for a whole GPU", "other percent", "other memory"],
 )
-def test_being_given_other_than_asked_for_is_refused(judges, share, given):
+def test_a_share_other_than_requested_is_refused(judges, share, given):
     assert judges.verdict(share=share, given=given) == OTHER
     assert "asked for" in judges.refusals()["refused"]
 
@@ -162,7 +162,7 @@ def test_a_share_of_two_gpus_is_refused(judges):
     assert judges.verdict(share=(50, 10), devices="GPU-1,GPU-2") == OTHER
 
 
-def test_no_devices_is_a_status_of_its_own(judges):
+def test_no_devices_has_its_own_exit_status(judges):
     assert judges.verdict(devices="") == NO_DEVICES
 
 
@@ -202,30 +202,30 @@ def test_slices_of_a_gpu_live_side_by_side_and_each_has_one_holder(judges):
 
 
 @pytest.mark.parametrize("share", [None, (10, 10)], ids=["whole", "share"])
-def test_a_gpu_is_not_given_beside_a_slice_of_it(judges, share):
+def test_a_gpu_is_refused_while_a_slice_of_it_is_held(judges, share):
     judges.hold(devices="MIG-1", may=SLICES)
     assert judges.verdict(share=share) == REFUSED
     assert "a slice of it" in "".join(judges.refusals().values())
 
 
 @pytest.mark.parametrize("share", [None, (10, 10)], ids=["whole", "share"])
-def test_a_slice_is_not_given_beside_its_gpu(judges, share):
+def test_a_slice_is_refused_while_its_gpu_is_held(judges, share):
     judges.hold(share=share)
     assert judges.verdict(devices="MIG-1", may=SLICES) == REFUSED
     assert "its GPU is held" in "".join(judges.refusals().values())
 
 
-def test_what_is_of_another_profile_or_vendor_is_refused(judges):
+def test_a_device_of_another_profile_or_vendor_is_refused(judges):
     assert judges.verdict(devices="MIG-3", may=SLICES) == OTHER
     assert judges.verdict(devices="0000:05:00.0", may={GPU: ""}) == OTHER
     assert judges.verdict(devices=GPU, may={GPU: ""}) == 0
 
 
-def test_a_gpu_of_another_plugin_beside_the_asked_ones_is_refused(judges):
+def test_an_extra_gpu_of_another_plugin_is_refused(judges):
     assert judges.verdict(devices=GPU, theirs="0000:05:00.0", may={GPU: ""}) == OTHER
     assert judges.verdict(devices="", theirs="0000:05:00.0", may={GPU: ""}) == OTHER
     assert judges.verdict(devices="", theirs="0000:05:00.0", may={"0000:05:00.0": ""}) == 0
 
 
-def test_where_there_is_none_of_a_kind_everything_given_is_refused(judges):
+def test_every_device_is_refused_if_the_kind_does_not_exist(judges):
     assert judges.verdict(devices=GPU, may={}) == OTHER

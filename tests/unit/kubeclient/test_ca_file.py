@@ -118,7 +118,7 @@ def test_no_client_begins_with_a_file_that_holds_no_certificate(tmp_path, make, 
         CaFile(path, make=make)
 
 
-def test_one_that_did_not_change_makes_no_new_connections(tmp_path, clock):
+def test_an_unchanged_ca_file_causes_no_new_connections(tmp_path, clock):
     trusted = CaFile(self_signed(tmp_path)[0], clock=clock)
     before = trusted.context()
     clock.look()

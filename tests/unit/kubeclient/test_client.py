@@ -56,7 +56,7 @@ async def test_a_refused_connection_is_reported_by_address_and_reason():
     )
 
 
-async def test_an_answer_that_is_not_json_is_an_error_of_ours(serve):
+async def test_an_answer_that_is_not_json_is_a_kube_error(serve):
     async def handler(request):
         return web.Response(text="<html>")
 

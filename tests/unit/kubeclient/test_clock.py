@@ -12,7 +12,7 @@ NOON = dt.datetime(2026, 11, 21, 12, 0, 0, tzinfo=dt.UTC)
 
 
 class Monotonic:
-    """A clock that stands still until it is moved."""
+    """A clock that changes only when it is set."""
 
     def __init__(self):
         self.seconds = 1000.0
@@ -28,7 +28,7 @@ def monotonic():
 
 @pytest.fixture
 def clock(monotonic):
-    """One whose own wall clock is years behind."""
+    """An API server whose wall clock is years behind."""
     return ServerClock(monotonic=monotonic, wall=lambda: 0.0)
 
 

@@ -30,7 +30,7 @@ async def test_a_write_is_tried_again_after_a_conflict():
     assert found.calls == 3
 
 
-async def test_the_last_conflict_is_raised_after_so_many_tries():
+async def test_the_last_conflict_is_raised_after_the_maximum_of_tries():
     found = Object(*(conflict() for _ in range(MAX_TRIES)))
     with pytest.raises(Conflict, match="another wrote it"):
         await retried(found.write)

@@ -16,7 +16,7 @@ def note(text):
 
 
 @pytest.mark.parametrize("text", ["x" * 1024, "ошибка", "é" * 512, "🙂" * 256])
-def test_a_note_that_the_api_takes_is_told_whole(text):
+def test_an_event_note_within_the_limit_is_not_shortened(text):
     assert note(text) == text
 
 
@@ -24,7 +24,7 @@ def test_a_note_that_the_api_takes_is_told_whole(text):
 @pytest.mark.parametrize("shift", range(4))
 def test_a_longer_note_is_clipped_by_its_bytes_and_at_whole_characters(letter, shift):
     text = "x" * shift + letter * 1100
-    told = note(text)
-    assert NOTE_BYTES - 4 < len(told.encode()) <= NOTE_BYTES
-    assert told.endswith("…")
-    assert text.startswith(told[:-1])
+    shortened = note(text)
+    assert NOTE_BYTES - 4 < len(shortened.encode()) <= NOTE_BYTES
+    assert shortened.endswith("…")
+    assert text.startswith(shortened[:-1])

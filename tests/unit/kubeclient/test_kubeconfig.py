@@ -99,7 +99,7 @@ async def test_a_command_runs_again_when_what_it_issued_has_ended(issuing, serve
     assert tokens(server) == ["token-1", "token-2"]
 
 
-async def test_a_token_that_the_server_does_not_know_is_renewed_once(issuing, server):
+async def test_a_rejected_token_is_renewed_once(issuing, server):
     server.answer = lambda request: 200 if "token-2" in request["authorization"] else 401
     async with Api.connect(issuing()) as api:
         await api.get(LEASES, "a", namespace="n")
@@ -112,7 +112,7 @@ async def test_a_token_that_the_server_does_not_know_is_renewed_once(issuing, se
     assert tokens(server) == ["token-3", "token-4"]
 
 
-async def test_a_token_of_the_kubeconfig_that_is_not_known_is_sent_once(written, server):
+async def test_a_rejected_token_of_the_kubeconfig_is_sent_once(written, server):
     server.answer = lambda request: 401
     async with Api.connect(written({"token": "fixed"})) as api:
         with pytest.raises(Forbidden):
@@ -120,9 +120,7 @@ async def test_a_token_of_the_kubeconfig_that_is_not_known_is_sent_once(written,
     assert tokens(server) == ["fixed"]
 
 
-async def test_a_file_that_was_replaced_is_read_when_the_server_does_not_know_the_token(
-    written, server, tmp_path
-):
+async def test_a_replaced_token_file_is_read_when_the_token_is_rejected(written, server, tmp_path):
     (tmp_path / "token").write_text("old")
     server.answer = lambda request: 200 if "new" in request["authorization"] else 401
     async with Api.connect(written({"tokenFile": "token"})) as api:
@@ -144,7 +142,7 @@ async def test_a_client_certificate_that_was_replaced_is_shown_a_minute_later(
         assert (await api.identity()).presented.certificate != first
 
 
-async def test_a_client_certificate_that_was_replaced_is_read_when_the_server_does_not_know_it(
+async def test_a_replaced_client_certificate_is_read_when_the_old_one_is_rejected(
     written, server, tmp_path
 ):
     server.answer = lambda request: 200 if request["certificate"] == "second" else 401
@@ -198,7 +196,7 @@ async def test_no_other_user_is_spoken_for_with_a_certificate_of_our_own(written
             api.on_behalf("Bearer of-another")
 
 
-async def test_who_is_spoken_for_is_impersonated_by_no_header(written, server):
+async def test_the_impersonated_user_of_a_kubeconfig_is_set_by_no_header(written, server):
     async with Api.connect(written({"token": "own", "as": "ann"})) as api:
         await api.on_behalf("Bearer of-another").get(LEASES, "a", namespace="n")
         assert (await api.identity()).acts_as == "ann"
@@ -213,7 +211,7 @@ async def test_every_fault_of_a_context_is_named_at_once(written):
             pass
 
 
-async def test_a_key_that_is_encrypted_is_not_asked_for_on_the_terminal(written, tmp_path):
+async def test_an_encrypted_key_causes_no_prompt_on_the_terminal(written, tmp_path):
     CA.written(tmp_path / "shown", "ann")
     command = ["openssl", "ec", "-aes256", "-passout", "pass:x", "-in", "tls.key", "-out", "e.key"]
     subprocess.run(  # noqa: ASYNC221 - a moment

@@ -24,12 +24,12 @@ async def test_lines_are_the_same_however_the_stream_is_cut(parts, length):
     assert await split(chunks, 10**6) == [line for line in stream.split(b"\n") if line]
 
 
-async def test_a_line_that_is_too_long_is_told_by_its_beginning_and_the_others_are_read():
+async def test_a_line_that_is_too_long_is_cut_and_the_next_lines_are_read():
     found = await split([b"a\nbb", b"bb", b"b\ncc\n", b"dddd"], 3)
     assert found == [b"a", LongLine(b"bbbb", 5), b"cc", LongLine(b"dddd", 4)]
 
 
-async def test_nothing_of_a_long_line_is_held_but_its_beginning():
+async def test_only_the_beginning_of_a_long_line_is_held():
     (line,) = await split([b"x" * 1000] * 10_000, 1 << 20)
     assert (len(line.head), line.size) == (HEAD_BYTES, 10_000_000)
 
@@ -68,7 +68,7 @@ def test_depth_costs_nothing():
     assert texts(deep) == {("type",): "ADDED"}
 
 
-def test_texts_below_the_metadata_are_not_kept_whatever_their_number():
+def test_texts_below_the_metadata_are_not_stored():
     deep = b'{"type":"ADDED","object":{"a":' + b'{"a":"","b":' * 5_000
     tracemalloc.start()
     found = texts(deep)

@@ -58,12 +58,12 @@ async def test_a_page_that_is_too_large_is_read_in_smaller_ones(listed):
     assert (names, skipped) == ([f"p{number}" for number in range(6)], [])
 
 
-async def test_what_does_not_fit_by_itself_is_skipped_by_name_and_the_rest_is_listed(listed):
+async def test_an_object_beyond_the_limit_is_skipped_by_name_and_the_others_are_listed(listed):
     paged = Paged([pod("a"), pod("large", "x" * 17 * MIB), pod("z")])
     assert await listed(paged) == (["a", "z"], ["large"])
 
 
-async def test_what_is_nested_too_deeply_is_skipped_by_name_and_the_rest_is_listed(listed):
+async def test_an_object_nested_too_deeply_is_skipped_by_name_and_the_others_are_listed(listed):
     class Deep(Paged):
         async def answer(self, request):
             answer = await super().answer(request)
@@ -81,7 +81,7 @@ async def test_after_large_objects_pages_grow_again(listed):
     assert paged.limits[-10:] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 500]
 
 
-async def test_compression_is_not_asked_for(serve):
+async def test_compression_is_not_requested(serve):
     async def answer(request):
         return web.json_response({"metadata": {"name": request.headers["Accept-Encoding"]}})
 
@@ -89,7 +89,7 @@ async def test_compression_is_not_asked_for(serve):
         assert (await api.get(PODS, "a", namespace="n")).metadata.name == "identity"
 
 
-async def test_one_object_that_is_too_large_is_an_error_of_ours(serve):
+async def test_one_object_that_is_too_large_is_a_kube_error(serve):
     async def answer(request):
         return web.json_response(pod("a", "x" * 17 * MIB))
 

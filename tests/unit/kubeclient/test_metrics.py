@@ -13,7 +13,7 @@ from gpupack_kubeclient.metrics import KubeRequests, UnreadableObjects
 from gpupack_kubeclient.resources import PODS
 
 
-def test_what_could_not_be_read_is_counted_by_kind():
+def test_unreadable_objects_are_counted_by_kind():
     watches, registry = {"pods": types.SimpleNamespace(unreadable=3)}, CollectorRegistry()
     registry.register(UnreadableObjects(watches))
     watches["jobs"] = types.SimpleNamespace(unreadable=1)

@@ -27,5 +27,5 @@ def attributes_read():
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.__name__)
-def test_a_view_holds_only_fields_that_somebody_reads(view, attributes_read):
+def test_a_view_holds_only_fields_that_are_read(view, attributes_read):
     assert set(view.__struct_fields__) - attributes_read == set()

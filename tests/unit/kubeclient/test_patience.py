@@ -25,11 +25,11 @@ class Server:
         self.asked += 1
         if not self.answers:
             return web.json_response({"metadata": {"name": "a"}})
-        told = self.answers.pop(0)
-        if told is None:
+        answer = self.answers.pop(0)
+        if answer is None:
             request.transport.abort()
             return web.Response()
-        code, after = told
+        code, after = answer
         refusal = status(code, "Busy")
         if after is not None:
             refusal.headers["Retry-After"] = after
@@ -60,7 +60,7 @@ async def follow(api):
 
 @pytest.mark.parametrize("call", [read, write, follow])
 @pytest.mark.parametrize("code", [429, 503])
-async def test_a_request_waits_as_long_as_the_server_asks_and_goes_on(call, code):
+async def test_a_request_waits_for_retry_after_and_continues(call, code):
     server = Server((code, "1"))
     began = time.monotonic()
     await server.called(call)
@@ -69,20 +69,20 @@ async def test_a_request_waits_as_long_as_the_server_asks_and_goes_on(call, code
 
 
 @pytest.mark.parametrize("call", [read, write])
-async def test_a_request_that_is_asked_to_wait_too_long_fails_at_once(call):
+async def test_a_request_with_a_too_long_retry_after_fails_at_once(call):
     server = Server((429, "3600"))
     with pytest.raises(Refused) as refused:
         await server.called(call)
     assert (server.asked, refused.value.retry_after_seconds) == (1, 3600)
 
 
-async def test_a_server_that_asks_for_no_pause_is_left_a_little_time():
+async def test_without_retry_after_a_request_pauses_briefly():
     server = Server((429, "0"), (429, "0"))
     await server.called(write)
     assert (server.asked, server.pauses) == (3, [0.5, 1.0])
 
 
-async def test_a_server_that_goes_on_asking_to_come_again_is_asked_ten_times(monkeypatch):
+async def test_a_request_with_repeated_retry_after_is_sent_ten_times(monkeypatch):
     monkeypatch.setattr(patience, "_BACKOFF", tenacity.wait_none())
     server = Server(*[(429, "0")] * 99)
     with pytest.raises(Refused):
@@ -90,22 +90,22 @@ async def test_a_server_that_goes_on_asking_to_come_again_is_asked_ten_times(mon
     assert server.asked == 10
 
 
-@pytest.mark.parametrize("told", [None, (500, None), (502, None), (504, "rubbish")])
-async def test_what_only_reads_is_sent_again_after_an_error_of_the_server(told):
-    server = Server(told)
+@pytest.mark.parametrize("answer", [None, (500, None), (502, None), (504, "rubbish")])
+async def test_reads_are_sent_again_after_a_server_error(answer):
+    server = Server(answer)
     await server.called(read)
     assert server.asked == 2
 
 
-@pytest.mark.parametrize("told", [None, (500, None), (503, None), (504, "1")])
-async def test_a_write_that_may_have_happened_is_not_sent_again(told):
-    server = Server(told)
+@pytest.mark.parametrize("answer", [None, (500, None), (503, None), (504, "1")])
+async def test_a_write_that_may_have_happened_is_not_sent_again(answer):
+    server = Server(answer)
     with pytest.raises(KubeError):
         await server.called(write)
     assert server.asked == 1
 
 
-async def test_a_server_that_goes_on_failing_is_asked_four_times():
+async def test_a_read_with_repeated_server_errors_is_sent_four_times():
     server = Server(*[(500, None)] * 9)
     with pytest.raises(Refused):
         await server.called(read)

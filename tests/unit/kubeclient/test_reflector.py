@@ -88,8 +88,8 @@ async def test_a_closed_watch_goes_on_from_the_last_version_seen(serve):
 CUSTOM = Resource("/apis/gpupack.dev/v1beta1", "gpuquotas", objects.Object)
 
 
-async def test_a_watch_of_custom_resources_that_ends_before_its_time_lists_anew(serve, monkeypatch):
-    """Their schema has changed, and what was seen meanwhile may lack the fields that are new."""
+async def test_a_watch_of_custom_resources_that_ends_early_lists_again(serve, monkeypatch):
+    """Their schema has changed, and objects seen until then may lack the new fields."""
     monkeypatch.setattr(reflector_module, "EARLY_RELIST_SECONDS", 0.3)
     pages = [page([]), page([pod("whole", "7")], version="7")]
     script = Script(pages=pages, watches=[[line("ADDED", pod("pruned", "7"))]])
@@ -107,11 +107,11 @@ async def test_watches_that_all_end_at_once_do_not_make_for_a_list_each(serve):
 
 
 @pytest.mark.parametrize(("resource", "custom"), [(PODS, False), (LEASES, False), (CUSTOM, True)])
-def test_kinds_that_a_crd_makes_are_told_by_their_group(resource, custom):
+def test_kinds_of_crds_are_recognized_by_their_group(resource, custom):
     assert resource.custom is custom
 
 
-async def test_an_expired_watch_lists_anew_and_forgets_what_is_gone(serve):
+async def test_an_expired_watch_lists_again_and_removes_deleted_objects(serve):
     gone = line("ERROR", {"code": 410, "reason": "Expired"})
     script = Script(pages=[page([pod("a", "1")]), page([pod("b", "8")])], watches=[[gone]])
     async with serve(script.answer) as api:
@@ -120,7 +120,7 @@ async def test_an_expired_watch_lists_anew_and_forgets_what_is_gone(serve):
     assert [("watch" in query) for query in script.asked[:3]] == [False, True, False]
 
 
-async def test_an_event_that_cannot_be_read_lists_anew(serve):
+async def test_an_invalid_event_causes_a_new_list(serve):
     script = Script(pages=[page([]), page([pod("b", "8")])], watches=[[b"{not json\n"]])
     async with serve(script.answer) as api:
         store = Names()
@@ -151,7 +151,7 @@ async def test_a_list_leaves_out_what_cannot_be_read(serve):
     assert (store.held, reflector.unreadable) == ({"b"}, 1)
 
 
-async def test_what_cannot_be_read_is_removed_when_it_is_gone(serve):
+async def test_an_unreadable_object_is_removed_when_it_is_deleted(serve):
     events = [line("DELETED", UNREADABLE)]
     script = Script(pages=[page([pod("a", "1")])], watches=[events])
     async with serve(script.answer) as api:
@@ -160,7 +160,7 @@ async def test_what_cannot_be_read_is_removed_when_it_is_gone(serve):
     assert store.held == set()
 
 
-async def test_a_silent_watch_is_left_when_a_new_list_is_asked_for(serve):
+async def test_an_idle_watch_ends_when_a_new_list_is_requested(serve):
     script = Script(pages=[page([pod("a", "1")]), page([pod("b", "9")])], watches=[])
     async with serve(script.answer) as api:
         store = Names()
@@ -219,7 +219,7 @@ async def test_an_event_that_is_too_large_is_skipped_by_name_and_the_watch_goes_
     assert caplog.text.count("pods team/large is passed over: it takes 17") == 1
 
 
-async def test_what_is_too_large_to_be_read_is_removed_when_it_is_gone(serve):
+async def test_a_too_large_object_is_removed_when_it_is_deleted(serve):
     script = Script(pages=[page([pod("large", "1")])], watches=[[line("DELETED", TOO_LARGE)]])
     async with serve(script.answer) as api:
         store = Names()
@@ -239,14 +239,14 @@ def nameless():
     )
 
 
-async def test_what_cannot_even_be_named_is_listed_anew(serve, nameless, monkeypatch):
+async def test_an_invalid_object_without_a_name_causes_a_new_list(serve, nameless, monkeypatch):
     monkeypatch.setattr("gpupack_kubeclient.reflector.RELIST_SECONDS", 0.0)
     async with serve(nameless.answer) as api:
         store = Names()
         await run_until(Reflector(api, PODS, store), lambda: store.held == {"b"})
 
 
-async def test_what_cannot_even_be_named_is_not_listed_anew_each_time(serve, nameless):
+async def test_an_invalid_object_without_a_name_does_not_cause_a_list_each_time(serve, nameless):
     async with serve(nameless.answer) as api:
         reflector = Reflector(api, PODS, Names())
         await run_until(reflector, lambda: reflector.unreadable == 4)
@@ -270,7 +270,7 @@ async def silent(request):
     await asyncio.sleep(60)
 
 
-async def test_a_watch_whose_other_end_is_gone_is_asked_for_anew(serve, monkeypatch):
+async def test_a_watch_with_a_dead_connection_is_requested_again(serve, monkeypatch):
     monkeypatch.setattr("gpupack_kubeclient.client.WATCH_SILENCE_SECONDS", 0.2)
     script = Script(pages=[page([])], watches=[[line("ADDED", pod("b", "8"))]])
 
@@ -310,9 +310,7 @@ async def test_freshness_is_known_only_after_the_first_list(serve):
     assert reflector.age_seconds() < 30
 
 
-async def test_a_page_that_the_server_does_not_write_in_time_is_asked_for_smaller(
-    serve, monkeypatch
-):
+async def test_a_page_that_times_out_is_requested_with_a_smaller_limit(serve, monkeypatch):
     monkeypatch.setattr("gpupack_kubeclient.client.LIST_SECONDS", 1.0)
     script = Script(pages=[page([pod("a", "1")])], watches=[])
     limits = []

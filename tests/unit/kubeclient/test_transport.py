@@ -18,7 +18,7 @@ from gpupack_kubeclient.resources import LEASES
 
 @pytest.fixture
 def account(tmp_path):
-    """The files of a service account, and the server's key beside them."""
+    """Write the files of a service account and the key of the server."""
     certificate, _ = self_signed(tmp_path)
     certificate.rename(tmp_path / "ca.crt")
     (tmp_path / "token").write_text("first\n")
@@ -54,21 +54,21 @@ async def test_in_a_cluster_the_service_accounts_token_is_sent(account):
         assert (await api.get(LEASES, "a", namespace="n")).metadata.name == "Bearer first"
 
 
-async def test_a_token_that_the_kubelet_replaces_is_read_anew(account, monkeypatch):
+async def test_a_token_that_the_kubelet_replaces_is_read_again(account, monkeypatch):
     monkeypatch.setattr(credentials, "FILE_SECONDS", 0.0)
     async with in_cluster(account, the_token) as api:
         (account / "token").write_text("second")
         assert (await api.get(LEASES, "a", namespace="n")).metadata.name == "Bearer second"
 
 
-async def test_a_token_that_cannot_be_read_anew_is_used_on(account, monkeypatch):
+async def test_an_old_token_stays_in_use_while_the_new_one_cannot_be_read(account, monkeypatch):
     monkeypatch.setattr(credentials, "FILE_SECONDS", 0.0)
     async with in_cluster(account, the_token) as api:
         (account / "token").unlink()
         assert (await api.get(LEASES, "a", namespace="n")).metadata.name == "Bearer first"
 
 
-async def test_who_is_spoken_for_is_known_by_his_own_token_alone(account, monkeypatch):
+async def test_calls_for_a_user_carry_only_the_token_of_that_user(account, monkeypatch):
     monkeypatch.setattr(credentials, "FILE_SECONDS", 0.0)
     async with in_cluster(account, the_token) as api:
         his = api.on_behalf("Bearer his")
@@ -76,13 +76,13 @@ async def test_who_is_spoken_for_is_known_by_his_own_token_alone(account, monkey
         assert (await api.get(LEASES, "a", namespace="n")).metadata.name == "Bearer first"
 
 
-async def test_without_a_header_nobody_is_spoken_for(account):
+async def test_without_the_header_no_user_is_impersonated(account):
     async with in_cluster(account, the_token) as api:
         with pytest.raises(KubeError, match="names no user"):
             api.on_behalf("")
 
 
-async def test_what_is_written_arrives_as_json(account):
+async def test_written_objects_arrive_as_json(account):
     async def handler(request):
         body = await request.json()
         return web.json_response({"metadata": {"name": body["spec"]["holderIdentity"]}})
@@ -93,7 +93,7 @@ async def test_what_is_written_arrives_as_json(account):
 
 
 @pytest.mark.parametrize(("lacks", "says"), [("token", "token"), ("ca.crt", r"ca\.crt")])
-async def test_an_account_without_its_files_is_told_by_name(account, lacks, says):
+async def test_the_error_names_the_missing_service_account_file(account, lacks, says):
     (account / lacks).unlink()
     with pytest.raises(SettingsInvalid, match=says):
         async with in_cluster_client(account):
@@ -123,7 +123,7 @@ def in_cluster_client(account):
         ("users: 5", "Expected `array"),
     ],
 )
-async def test_a_kubeconfig_that_is_none_is_told_without_words_of_our_code(content, says, tmp_path):
+async def test_the_error_for_an_invalid_kubeconfig_has_no_internal_names(content, says, tmp_path):
     path = tmp_path / "config"
     if content is not None:
         path.write_text(content)

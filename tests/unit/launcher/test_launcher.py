@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launcher of mpirun's ranks is in Go, and so are its tests, which stand beside its source."""
+"""Run the Go tests of the launcher of mpirun's ranks."""
 
 import os
 import pathlib

@@ -114,7 +114,7 @@ def test_every_alert_has_a_case_and_every_case_an_alert():
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
-def test_it_fires_for_what_it_is_about_and_for_nothing_else(case, promtool, tmp_path):
+def test_an_alert_fires_only_for_its_condition(case, promtool, tmp_path):
     document = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": written(case)}
     (tmp_path / "case.yaml").write_text(yaml.safe_dump(document))
     done = promtool("test", "rules", str(tmp_path / "case.yaml"))
@@ -147,7 +147,7 @@ def test_every_alert_has_a_runbook_with_commands(alert):
     assert ALERTS[alert]["labels"]["severity"] in text
 
 
-def test_there_is_no_runbook_of_an_alert_that_is_gone():
+def test_no_runbook_belongs_to_a_removed_alert():
     pages = {page.stem for page in RUNBOOKS.glob("Gpupack*.md")}
     assert pages == set(ALERTS)
 

@@ -33,12 +33,12 @@ def test_the_file_is_what_the_rows_say():
 
 
 @pytest.mark.parametrize("title", [title for title, _ in QUERIES])
-def test_every_query_asks_for_what_a_part_shows_or_a_rule_records(title, families, records):
+def test_every_query_uses_exported_or_recorded_metrics(title, families, records):
     names = {name for at, expr in QUERIES if at == title for name in NAME.findall(expr)}
     assert {name for name in names if not families(name) and name not in records} == set()
 
 
-def test_panels_lie_beside_each_other_and_not_over_each_other(document):
+def test_panels_do_not_overlap(document):
     taken = set()
     for panel in document["panels"]:
         place = panel["gridPos"]
@@ -60,7 +60,7 @@ def test_ids_are_each_a_panels_own_and_every_query_names_the_chosen_prometheus(d
     assert {target["datasource"]["uid"] for target in targets} == {"${datasource}"}
 
 
-def test_what_the_issue_asks_for_has_a_row(document):
+def test_required_panels_have_a_row(document):
     rows = {panel["title"] for panel in document["panels"] if panel["type"] == "row"}
     wanted = {"Allocation and fragmentation", "Queue", "Quotas", "Health of GPUs", "Use", "Energy"}
     assert wanted <= rows

@@ -14,7 +14,7 @@ OF_DCGM_EXPORTER = re.compile(r"^(DCGM_|gpupack_agent_gpu_(health|throttled) lab
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_names_and_units_are_as_prometheus_wants_them(part, registries, promtool):
+def test_names_and_units_follow_prometheus_conventions(part, registries, promtool):
     text = prometheus_client.generate_latest(registries[part]).decode()
     assert "gpupack_" in text
     done = promtool("check", "metrics", text=text)
@@ -22,7 +22,7 @@ def test_names_and_units_are_as_prometheus_wants_them(part, registries, promtool
     assert found == []
 
 
-def test_promtool_finds_fault_with_a_name_that_is_none(promtool):
+def test_promtool_rejects_an_invalid_name(promtool):
     wrong = "# HELP gpupack_time_milliseconds T.\n# TYPE gpupack_time_milliseconds gauge\n"
     done = promtool("check", "metrics", text=f"{wrong}gpupack_time_milliseconds 1\n")
     assert "use base unit" in done.stderr
@@ -33,6 +33,6 @@ def test_the_page_lists_every_metric_as_the_code_has_it(metrics_table, registrie
     assert replaced(text, metrics_table.MARKS, metrics_table.table(registries)) == text
 
 
-def test_metrics_that_are_not_dcgm_exporters_are_called_ours(registries):
+def test_metrics_of_our_own_have_our_prefix(registries):
     names = {family.name for registry in registries.values() for family in registry.collect()}
     assert {name for name in names if not re.match("gpupack_|DCGM_FI_", name)} == set()

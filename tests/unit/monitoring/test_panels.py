@@ -102,19 +102,19 @@ def answers(promtool, tmp_path_factory):
         path = tmp_path_factory.mktemp("panels") / "case.yaml"
         path.write_text(yaml.safe_dump(document))
         done = promtool("test", "rules", str(path))
-        told = re.findall(
+        found = re.findall(
             r'expr: ("(?:.*)"), time: .*\n.*exp:.*\n\s*got:\s*(.*)', done.stderr + done.stdout
         )
-        return {json.loads(expr): got for expr, got in told}
+        return {json.loads(expr): got for expr, got in found}
 
     return computed(series()), computed(series() | exported())
 
 
 @pytest.mark.parametrize("expr", sorted(set(QUERIES)))
-def test_a_panel_shows_the_same_beside_nvidias_exporter(answers, expr):
-    alone, beside = answers
+def test_a_panel_shows_the_same_with_nvidias_exporter_installed(answers, expr):
+    alone, with_exporter = answers
     assert alone[expr] not in {"", "nil"}
-    assert beside[expr] == alone[expr]
+    assert with_exporter[expr] == alone[expr]
 
 
 def test_a_gpu_that_both_report_draws_its_power_once(answers):

@@ -104,8 +104,8 @@ def formula(cluster, mix, churn):
         gain -= parts(0.034) * bool(request.share and gpus[0].milli == 1000)
         gain *= 1000 - round(0.6 * theta)
         if not request.milli:
-            beside = parts(0.182) * any(g.milli for g in here.gpus)
-            gain -= (1000 - theta) * (beside + parts(0.131) * then.cpu // 128_000)
+            blocked = parts(0.182) * any(g.milli for g in here.gpus)
+            gain -= (1000 - theta) * (blocked + parts(0.131) * then.cpu // 128_000)
         worse = fragmentation(then, weights) - fragmentation(here, weights)
         busy, filling = prices.get(here.order, (0, 0))
         price = theta * busy + (1000 - theta) * filling
@@ -158,7 +158,7 @@ def test_where_jobs_come_and_go_others_leave_the_gpus_that_some_must_have():
     assert place(cluster, whole(1, models=(A100,)), informed(*mix, churn=1.0)) == "sought/0"
 
 
-def test_while_nothing_leaves_others_leave_the_gpus_that_those_who_must_have_them_will_take():
+def test_without_departures_other_requests_avoid_gpus_that_some_requests_need():
     cluster = cluster_of(node("sought", 2, model=A100), node("other", 2))
     mix = [whole(1, models=(A100,))] * 4 + [whole(1)] * 5
     assert place(cluster, whole(1), informed(*mix)) == "other/0"
@@ -189,8 +189,8 @@ def test_what_is_learned_takes_the_place_of_what_is_taken_for_granted():
     cluster = cluster_of(node("large", 8), node("small", 8, gpu_memory=16_000))
     assert place(cluster, whole(1), BID_PRICE) == "small/0"
     wanted = [whole(1, models=("H100",))] * 4 + [whole(1)] * 5
-    nobody = informed(whole(1), whole(1, min_memory=10_000))
-    assert place(cluster, whole(1), nobody) == place(cluster, whole(1), informed(whole(1)))
+    without_demand = informed(whole(1), whole(1, min_memory=10_000))
+    assert place(cluster, whole(1), without_demand) == place(cluster, whole(1), informed(whole(1)))
     other = cluster_of(node("large", 8, model=A100), node("small", 8, gpu_memory=16_000))
     assert place(other, whole(1), informed(*wanted)) == "large/0"
 
@@ -210,7 +210,7 @@ def test_while_nothing_is_known_a_gap_is_worth_what_it_holds():
 
 
 @pytest.mark.parametrize("name", ["bid-price", "fgd"])
-def test_told_the_same_again_it_keeps_what_it_has_worked_out(name):
+def test_the_same_forecast_again_keeps_the_computed_prices(name):
     mix = RequestMix.of([(whole(1), 2.0), (share(500), 1.0)])
     policy = POLICIES[name].informed(DemandForecast(mix, churn=0.9))
     assert policy.informed(DemandForecast(mix, churn=0.95)) is policy

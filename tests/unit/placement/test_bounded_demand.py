@@ -44,7 +44,7 @@ def limit_memory():
 
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("policy", ["bid-price", "fgd"])
-def test_pods_that_ask_for_a_million_gpus_and_different_cpu_leave_room_to_decide(policy):
+def test_pods_with_a_million_gpus_and_different_cpu_do_not_exhaust_memory(policy):
     done = subprocess.run(
         [sys.executable, "-c", DECIDE, policy],
         preexec_fn=limit_memory,
@@ -72,7 +72,7 @@ def many_figures(number):
     return RequestMix.of([(common, number), *((request, 1) for request in rare)])
 
 
-def test_more_cpu_figures_than_are_told_apart_take_no_more_room():
+def test_cpu_figures_beyond_the_limit_take_no_more_memory():
     few, many = (Fragmentation(many_figures(n)) for n in (CPU_FIGURES - 1, 10 * CPU_FIGURES))
     free = np.array([0, 4000, 5555, 1 << 40])
     assert few.levels(free).max() == CPU_FIGURES

@@ -135,7 +135,7 @@ def test_a_gang_asking_for_nvlink_stays_in_one_clique():
     assert place(cluster, whole(2)) == "a/1 a/3"
 
 
-def test_a_taint_keeps_away_who_does_not_tolerate_it():
+def test_a_taint_keeps_away_requests_without_a_toleration():
     cluster = cluster_of(node("a", taints=(Taint("team", "x"),)))
     assert decide(cluster, whole(1), BEST_FIT).reason is Reason.TAINT_NOT_TOLERATED
     assert place(cluster, whole(1, tolerations=(Toleration("team", value="x"),))) == "a/0"
@@ -202,7 +202,7 @@ class Saying(Policy):
 
 
 @pytest.mark.parametrize(
-    ("says", "told"),
+    ("says", "message"),
     [
         (lambda number: np.full(number, np.nan), "policy mine gives a node the score nan"),
         (lambda number: np.zeros(number + 1), r"policy mine scores 2 nodes by array\(\[0., 0., 0"),
@@ -212,8 +212,8 @@ class Saying(Policy):
         (lambda number: np.array(["a"] * number), "give an array of as many numbers"),
     ],
 )
-def test_a_policy_that_gives_no_number_for_each_node_is_named(says, told):
-    with pytest.raises(InvalidScores, match=told):
+def test_a_policy_that_gives_no_number_for_each_node_is_named(says, message):
+    with pytest.raises(InvalidScores, match=message):
         decide(cluster_of(node("a"), node("b")), whole(1), Saying(says))
 
 

@@ -239,7 +239,7 @@ def test_a_slice_is_held_by_one_at_a_time():
         taken(cluster_of(mig("a", {"1g.10gb": 1})), "a", 0, milli=100, memory=1)
 
 
-def test_those_who_hold_slices_do_not_count_as_holders_of_gpus():
+def test_holders_of_slices_do_not_count_as_holders_of_gpus():
     cluster = taken(cluster_of(mixed_node("a")), "a", 1, memory=10_000)
     assert not cluster.arrays.holders.any()
     taken(cluster, "a", 0)

@@ -42,7 +42,7 @@ def test_a_gang_is_placed_where_each_worker_finds_its_own():
     assert (refusal.placed, refusal.never) == (2, True)
 
 
-def test_what_no_node_has_is_told_by_its_name_and_never_fits():
+def test_a_resource_that_no_node_has_is_named_and_never_fits():
     refusal = decide(two(nics=1), whole(1, extended=(("rdma/hca", 2),)), BEST_FIT)
     assert (refusal.reason, refusal.never) == (Reason.NO_SUCH_RESOURCE, True)
     assert refusal.message == (

@@ -26,7 +26,7 @@ def plan(cluster, asked, policy=BEST_FIT):
     return [shown(p) for p in answer] if isinstance(answer, tuple) else answer
 
 
-def test_workers_share_a_node_as_long_as_it_has_room():
+def test_workers_share_a_node_as_long_as_they_fit():
     cluster = cluster_of(node("a", 4), node("b", 4))
     assert plan(cluster, gang(3, whole(2))) == ["a/0 a/1", "a/2 a/3", "b/0 b/1"]
 
@@ -106,7 +106,7 @@ def test_a_gang_that_only_waits_is_not_called_impossible():
     assert (refusal.never, "3 GPUs are missing" in refusal.message) == (False, True)
 
 
-def test_scattered_gpus_are_told_apart_from_missing_ones():
+def test_scattered_gpus_are_distinguished_from_missing_ones():
     cluster = cluster_of(node("a", 3), node("b", 3))
     message = plan(cluster, gang(3, whole(2))).message
     assert (
@@ -126,7 +126,7 @@ def test_a_gang_in_one_clique_goes_to_the_smallest_that_takes_all():
     assert plan(cluster, gang(2, whole(2), same_clique=True)) == ["a/0 a/1", "a/2 a/3"]
 
 
-def test_a_gang_that_no_clique_takes_is_refused_though_the_node_has_room():
+def test_a_gang_that_no_clique_takes_is_refused_even_if_the_node_has_enough_gpus():
     cluster = cluster_of(node("a", 4, cliques=[0, 0, 1, 1]))
     refusal = plan(cluster, gang(3, whole(1), same_clique=True))
     assert refusal.message == (

@@ -49,7 +49,7 @@ def test_a_share_goes_to_the_gpu_of_its_group():
 
 
 @pytest.mark.parametrize("policy", ["bid-price", "gpu-packing"])
-def test_a_policy_sees_no_room_where_another_group_is(policy):
+def test_a_policy_sees_no_free_share_on_gpus_of_another_group(policy):
     cluster = held(cluster_of(node("a", 2), node("b", 2)), "x", 0, milli=700)
     grant = Grant(DeviceUuid("b/1"), MilliGpu(300), MiB(1000), "team-a")
     cluster.take(Holder("y"), Placement(NodeName("b"), (grant,)))
@@ -73,12 +73,12 @@ def test_the_last_share_of_a_group_frees_the_gpu_for_the_others():
     assert place(cluster, share(300)) == "a/0"
 
 
-def test_nothing_is_taken_beside_another_group():
+def test_no_gpu_is_taken_that_another_group_shares():
     with pytest.raises(OverAllocated, match="shares of another group"):
         held(held(cluster_of(node("a", 1)), "x", 0, group="team-a"), "y", 0)
 
 
-def test_nobody_joins_groups_that_are_together_by_somebody_elses_doing():
+def test_no_share_joins_a_gpu_on_which_another_component_mixed_groups():
     cluster = held(cluster_of(node("a", 1)), "x", 0, group="team-a")
     held(cluster, "y", 0, adopted=True)
     for group in ("team-a", ""):

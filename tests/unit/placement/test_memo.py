@@ -79,7 +79,7 @@ def test_a_row_emptied_twice_is_not_taken_for_the_one_that_was_not():
     assert once.emptied().arrays.version.tolist() == once.arrays.version.tolist()
 
 
-def test_what_fits_is_known_anew_after_each_change_of_a_node():
+def test_what_fits_is_recomputed_after_each_change_of_a_node():
     cluster = cluster_of(node("a", 1))
     first_fit, asked = POLICIES["first-fit"], share(500)
     assert isinstance(decide(cluster, asked, first_fit), Placement)

@@ -116,7 +116,7 @@ def test_gpu_clustering_puts_sizes_together():
     assert scores(clustering, cluster, share(100)) == [3.0, 9.0, 25.0, 6.0]
 
 
-def test_who_leaves_is_no_longer_clustered_with():
+def test_ended_pods_no_longer_count_for_clustering():
     cluster = taken(cluster_of(node("a")), "a", 0, holder="x")
     cluster.give_back(Holder("x"))
     assert scores(POLICIES["gpu-clustering"], cluster, whole(1)) == [25.0]
@@ -128,7 +128,7 @@ def with_speeds(name, *speeds, **fields):
     return replace(found, devices=tuple(replace(d, speed=speed) for d, speed in paired))
 
 
-def test_pace_keeps_nodes_without_a_slow_gpu_for_those_who_need_all_of_one():
+def test_pace_keeps_nodes_without_a_slow_gpu_for_requests_that_need_a_whole_node():
     cluster = cluster_of(with_speeds("even", 1000, 1000), with_speeds("mixed", 600, 1000))
     pace = POLICIES["pace"]
     assert scores(pace, cluster, whole(1)) == [1000.0, 1400.0]
@@ -170,7 +170,7 @@ def test_random_draws_the_gpu_of_a_share_too():
     assert min(chosen.count(f"a/{gpu}") for gpu in range(4)) > 5
 
 
-def test_random_draws_anew_when_anything_was_taken():
+def test_the_random_policy_draws_again_after_each_placement():
     cluster = cluster_of(*(node(f"n{i}", 8) for i in range(30)))
     nodes = set()
     for number in range(30):
@@ -180,7 +180,7 @@ def test_random_draws_anew_when_anything_was_taken():
     assert 12 <= len(nodes) < 30
 
 
-def test_fgd_keeps_whole_gpus_for_those_who_come_for_them():
+def test_fgd_keeps_whole_gpus_for_requests_of_whole_gpus():
     cluster = cluster_of(node("idle", 2), node("open", 2))
     taken(cluster, "open", 0, milli=400, memory=0)
     assert place(cluster, share(500), informed("fgd", whole(1), share(500))) == "open/0"

@@ -53,7 +53,7 @@ def test_a_decision_is_one_of_the_choices_and_changes_nothing(cluster, request, 
 
 @st.composite
 def worn_clusters(draw):
-    """Some of the devices are degraded, whoever holds them."""
+    """Draw clusters in which some devices are degraded, free or held."""
     cluster = draw(clusters())
     for n in cluster.nodes():
         worn = [d.health is Health.HEALTHY and draw(st.booleans()) for d in n.devices]

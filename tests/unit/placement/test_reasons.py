@@ -74,7 +74,7 @@ def test_each_node_has_the_first_reason_that_fails(reason, request_, only):
     assert [(count.reason, count.nodes) for count in refusal.counts] == [(reason, 1)]
 
 
-def test_what_is_in_maintenance_is_told_by_how_many_gpus_are_not():
+def test_the_reason_counts_the_gpus_outside_maintenance():
     nodes = [node("a", maintained=range(8)), node("b", maintained=[1])]
     refusal = decide(cluster_of(*nodes), whole(8), BEST_FIT)
     assert refusal.message == (
@@ -123,7 +123,7 @@ def test_memory_is_written_in_the_unit_in_which_it_was_requested(request_, said)
     assert said in decide(cluster_of(node("a", 1)), request_, BEST_FIT).message
 
 
-def test_a_share_that_finds_no_slot_is_told_so():
+def test_the_reason_says_that_a_share_finds_no_slot():
     full = node("a", 1, max_shares=2)
     cluster = cluster_of(full, node("b", 1, max_shares=2))
     for name in ("a", "b"):
@@ -150,7 +150,7 @@ def test_percent_that_is_missing_is_named_before_a_slot_that_is_missing():
     ("never", "request_"),
     [(False, whole(2)), (True, whole(3)), (False, share(500)), (True, whole(1, models=("T4",)))],
 )
-def test_waiting_is_told_apart_from_never(never, request_):
+def test_waiting_is_distinguished_from_never(never, request_):
     sick = node("a", 2, sick=[0], taints=(Taint("node.kubernetes.io/not-ready"),), ready=False)
     assert decide(cluster_of(sick), request_, BEST_FIT).never is never
 

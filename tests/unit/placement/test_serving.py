@@ -71,7 +71,7 @@ def test_free_gpus_of_another_name_are_of_no_use():
     )
 
 
-def test_a_node_that_never_had_as_many_of_that_name_is_told_apart():
+def test_a_request_beyond_the_gpus_of_its_resource_name_never_fits():
     refused = decide(cluster_of(both("a", 2, 3)), whole(4, resource=NVIDIA), BEST_FIT)
     assert (refused.reason, refused.never) == (Reason.TOO_FEW_GPUS, True)
 
@@ -133,7 +133,7 @@ def test_a_node_is_as_full_as_its_gpus_of_that_name_are(policy, fits):
     assert decide(cluster, share(500), POLICIES[policy]).node == fits
 
 
-def test_who_asks_for_no_gpu_stays_away_from_free_ones_of_any_name():
+def test_a_request_without_gpus_avoids_free_gpus_of_any_resource_name():
     cluster = cluster_of(both("a", 0, 2), both("b", 1, 1))
     taken(taken(cluster, "b", 0), "b", 1)
     assert decide(cluster, whole(0, cpu=1000), POLICIES["bid-price"]).node == "b"
@@ -168,7 +168,7 @@ def test_a_device_that_changes_its_name_serves_the_new_one():
 def test_a_decision_is_as_if_there_were_no_gpus_of_other_names(
     cluster, request, others, name, churn
 ):
-    """But for gpu-clustering, which counts all who hold GPUs of a node, and for random's draws."""
+    """Except gpu-clustering, which counts all holders of GPUs of a node, and random."""
     assume(request.milli)
     cluster.set_node(both("of-both-names", 1, 1, resource="other"))
     alone = without_others(cluster, request.resource)

@@ -66,7 +66,7 @@ def test_tolerations_match_as_in_kubernetes(toleration, tolerated):
 
 
 @given(TOLERATIONS, SETS)
-def test_a_set_is_open_to_whom_one_of_his_tolerations_covers_each_taint(tolerations, taints):
+def test_a_taint_set_is_open_to_a_pod_whose_tolerations_cover_each_taint(tolerations, taints):
     assert Tolerated(tolerations).includes_all(taints) is by_the_book(tolerations, taints)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster with a queue, so that a test reads as nodes, quotas, jobs, who runs where and why not.
+"""A cluster with a queue: a test reads as nodes, quotas, jobs, placements and reasons to wait.
 
-Victims end `grace` seconds after they were told to; with 0, at once.
+Victims end `grace` seconds after they are preempted; with 0, at once.
 """
 
 from dataclasses import replace
@@ -84,7 +84,7 @@ class World:
         self.jobs, self.running, self.ending, self.log = {}, {}, {}, []
         self.consolidations = []
         self.kept = {}
-        """Where those go who were moved."""
+        """New places of moved jobs."""
 
     def __repr__(self):
         nodes = [(node.name, len(node.devices)) for node in self.cluster.nodes()]

@@ -32,7 +32,7 @@ def test_a_mig_slice_counts_by_its_part_of_its_gpu():
     assert ModelKeys().capacity(cluster) == {ANY: 1000}
 
 
-def test_what_is_held_on_a_node_that_is_gone_counts_all_the_same():
+def test_gpus_held_on_a_removed_node_still_count():
     assert ModelKeys(["H100"]).charge(cluster_of(), [on("gone", milli=400)]) == {ANY: 400}
 
 

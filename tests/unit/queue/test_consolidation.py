@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Movable jobs make room for one who lacks it only because what is free is in too many places."""
+"""Movable jobs move for a job that does not fit only because the free GPUs are scattered."""
 
 from dataclasses import replace
 
@@ -41,37 +41,37 @@ def rules(**kw):
 
 
 def fragmented(count=2, gpus=2, *, ask=2, tenant="", **kw):
-    """Nodes with one movable job each, and one who wants all of a node."""
+    """Nodes with one movable job each, and a pending job that needs a whole node."""
     world = World(*(node(f"n{n}", gpus) for n in range(count)), **({"rules": RULES} | kw))
     for n in range(count):
         world.runs("abcdef"[n], f"n{n}/0", tenant, movable=True)
     return world.submit("large", ask, tenant)
 
 
-def test_one_job_moves_and_the_one_who_waits_has_a_whole_node():
+def test_one_job_moves_and_the_pending_job_gets_a_whole_node():
     world = fragmented().decide(at=10)
     assert world.log == ["large moves a", "large starts", "a starts"]
     assert world.where == {"a": "n1/1", "b": "n1/0", "large": "n0/0 n0/1"}
 
 
-def test_without_the_rule_nobody_is_moved_for_others():
+def test_without_the_rule_no_job_is_moved_for_another():
     assert fragmented(rules=with_rules(reserve_after_seconds=0.0)).decide(at=10).log == []
 
 
-def test_who_does_not_say_that_it_is_movable_stays():
+def test_a_job_that_is_not_movable_stays():
     world = World(node("n0", 2), node("n1", 2), rules=RULES)
     world.runs("a", "n0/0").runs("b", "n1/0").submit("large", 2).decide(at=10)
     assert world.log == []
 
 
-def test_nobody_is_moved_without_a_place_although_enough_is_free_in_all():
+def test_no_job_is_moved_without_a_new_place_even_if_enough_gpus_are_free_in_total():
     world = World(node("n0", 2), node("n1", 2), node("n2", 1), rules=RULES)
     world.runs("a", "n0/0 n0/1", movable=True).runs("b", "n1/0")
     world.submit("large", 2).decide(at=10)
     assert world.log == []
 
 
-def test_all_who_are_moved_have_a_place_at_the_same_time():
+def test_all_moved_jobs_have_new_places_at_the_same_time():
     world = World(node("n0", 3), node("n1", 3), rules=RULES)
     world.runs("a", "n0/0", movable=True).runs("b", "n0/1", movable=True)
     world.runs("c", "n1/0").runs("d", "n1/1").submit("large", 3).decide(at=10)
@@ -81,7 +81,7 @@ def test_all_who_are_moved_have_a_place_at_the_same_time():
     assert len(world.running) == 4
 
 
-def test_nobody_goes_to_a_place_that_another_who_is_moved_holds_still():
+def test_no_job_moves_to_gpus_that_another_moved_job_still_holds():
     world = fragmented(4, grace=10.0)
     world.submit("gang", 2, workers=2).queue.withdraw("large", world.cluster)
     world.decide(at=10)
@@ -92,7 +92,7 @@ def test_nobody_goes_to_a_place_that_another_who_is_moved_holds_still():
         assert not held & {grant.uuid for place in move.placements for grant in place.devices}
 
 
-def test_room_and_places_are_kept_until_who_is_moved_has_ended():
+def test_the_reservation_and_the_new_places_are_held_until_moved_jobs_have_ended():
     world = fragmented(grace=30.0).decide(at=10)
     world.submit("late", 1).decide(at=20)
     assert sorted(world.running) == ["a", "b"]
@@ -100,7 +100,7 @@ def test_room_and_places_are_kept_until_who_is_moved_has_ended():
     assert world.where == {"a": "n1/1", "b": "n1/0", "large": "n0/0 n0/1"}
 
 
-def test_for_a_gang_room_is_made_on_several_nodes():
+def test_jobs_of_several_nodes_move_for_a_gang():
     world = fragmented(4)
     world.queue.withdraw("large", world.cluster)
     world.submit("gang", 2, workers=2).decide(at=10)
@@ -108,13 +108,13 @@ def test_for_a_gang_room_is_made_on_several_nodes():
     assert len(world.running) == 5
 
 
-def test_nobody_is_moved_before_the_first_has_waited_for_so_long():
+def test_no_job_is_moved_before_the_queue_head_has_waited_long_enough():
     world = fragmented(rules=rules(min_wait_seconds=100.0)).decide(at=10)
     assert (world.log, world.due_at) == ([], 100)
     assert "large" in world.decide(at=100).running
 
 
-def test_who_began_or_was_moved_of_late_is_left_alone():
+def test_a_job_that_started_or_moved_recently_is_not_moved():
     world = fragmented(rules=rules(calm_seconds=50.0)).decide(at=10)
     assert (world.log, world.due_at) == ([], 50)
     world.decide(at=50)
@@ -124,7 +124,7 @@ def test_who_began_or_was_moved_of_late_is_left_alone():
     assert world.log.count("a starts") == 2
 
 
-def test_no_more_jobs_are_moved_for_one_than_the_rule_says():
+def test_the_number_of_moves_for_one_job_is_limited():
     for most in (1, 2):
         world = World(node("n0", 4), node("n1", 4), rules=rules(max_moves=most))
         for n in range(2):
@@ -133,7 +133,7 @@ def test_no_more_jobs_are_moved_for_one_than_the_rule_says():
         assert ("large" in world.running) is (most == 2)
 
 
-def test_what_moves_cost_is_bounded_by_what_is_gained():
+def test_the_cost_of_moves_is_limited_by_the_gain():
     """2 GPUs for 100 s are gained; the move costs 60 s of a GPU, and the 10 s that were done."""
     for ratio in (0.34, 0.36):
         world = World(node("n0", 2), node("n1", 2), rules=rules(ratio=ratio))
@@ -145,17 +145,17 @@ def test_what_moves_cost_is_bounded_by_what_is_gained():
     assert (decided.gained_gpu_seconds, decided.lost_gpu_seconds) == (2 * 100, 60 + 10)
 
 
-def test_no_more_than_one_checkpoint_is_lost():
+def test_a_move_loses_at_most_one_checkpoint_interval():
     [decided] = fragmented().decide(at=5000).consolidations
     assert decided.lost_gpu_seconds == 60 + 600
 
 
-def test_a_start_that_nobody_foresees_is_gained_by_the_horizon():
+def test_a_start_without_an_estimate_gains_the_horizon():
     [decided] = fragmented(rules=rules(horizon_seconds=500.0)).decide(at=10).consolidations
     assert decided.gained_gpu_seconds == 2 * 500
 
 
-def test_who_runs_shortly_gains_no_more_than_it_runs():
+def test_a_short_job_gains_no_more_than_its_duration():
     world = World(node("n0", 2), node("n1", 2), rules=RULES)
     world.runs("a", "n0/0", movable=True).runs("b", "n1/0", movable=True)
     world.submit("brief", 2, duration=10.0).decide(at=10)
@@ -178,15 +178,15 @@ def test_a_higher_priority_is_not_moved_for_a_lower_one():
     assert "urgent" in world.submit("urgent", 2, priority=1).decide(at=20).running
 
 
-def test_for_one_that_stops_nobody_nobody_is_moved():
+def test_no_job_is_moved_for_a_job_that_preempts_none():
     world = World(node("n0", 2), node("n1", 2), rules=RULES)
     world.runs("a", "n0/0", movable=True).runs("b", "n1/0", movable=True)
     assert world.submit("large", 2, preempts=False).decide(at=10).log == []
 
 
-def test_kai_1565_nobody_below_its_share_is_moved_for_one_above():
-    """KAI-Scheduler#1565: who had far more than it deserved had jobs of one who had less moved. All
-    of them had other places, so that in the books nobody lost anything."""
+def test_kai_1565_no_job_below_its_share_is_moved_for_one_above():
+    """KAI-Scheduler#1565: a queue far above its share caused moves of a queue below its share. All
+    moved jobs had other places, so usage did not change for any queue."""
     promised = [quota("pretraining", 2), quota("midtraining", 6)]
     world = World(*(node(f"n{n}", 4) for n in range(3)), quotas=promised, rules=RULES)
     world.runs("p", "n0/0 n0/1 n0/2 n0/3", "pretraining")
@@ -198,7 +198,7 @@ def test_kai_1565_nobody_below_its_share_is_moved_for_one_above():
     assert world.log[0].startswith("mine moves m")
 
 
-def test_kai_1565_without_quotas_nobody_is_moved_for_one_who_has_more():
+def test_kai_1565_without_quotas_no_job_is_moved_for_a_tenant_that_has_more():
     world = World(*(node(f"n{n}", 4) for n in range(3)), rules=RULES)
     world.runs("p", "n0/0 n0/1 n0/2 n0/3", "pretraining")
     world.runs("m1", "n1/0 n1/1", "midtraining", movable=True)
@@ -216,7 +216,7 @@ def test_kai_1565_holds_between_cohorts_too():
     assert world.submit("more", 4, "x").decide(at=10).log == []
 
 
-def test_for_who_is_within_its_promise_others_move_who_have_less():
+def test_jobs_of_a_smaller_share_move_for_a_job_within_its_quota():
     promised = [quota("owner", 4), quota("guest")]
     world = World(node("n0", 4), node("n1", 4), quotas=promised, rules=RULES)
     world.runs("g1", "n0/0", "guest", movable=True).runs("g2", "n1/0", "guest", movable=True)
@@ -229,7 +229,7 @@ def test_a_full_quota_does_not_stand_in_the_way_of_what_it_holds_already():
     assert "large" in world.running
 
 
-def test_who_is_moved_stays_within_its_quota_for_the_model_that_it_goes_to():
+def test_a_moved_job_stays_within_its_quota_for_the_new_model():
     for of_t4 in (0, 1):
         promised = [
             quota("x", H100=limit(2), T4=limit(of_t4, borrowing=0)),
@@ -242,7 +242,7 @@ def test_who_is_moved_stays_within_its_quota_for_the_model_that_it_goes_to():
         assert bool(world.log) is bool(of_t4)
 
 
-def test_extra_workers_shrink_before_anybody_is_moved():
+def test_extra_workers_shrink_before_any_job_is_moved():
     world = World(node("n0", 2), node("n1", 2), rules=RULES)
     world.submit("e", 1, extra_workers=1).decide()
     world.runs("b", "n1/0", movable=True).submit("large", 2).decide(at=10)
@@ -263,7 +263,7 @@ def test_the_extra_workers_of_a_gang_that_moves_restart_too():
     assert world.where["e"] == "n2/0"
 
 
-def test_places_that_are_kept_for_another_are_none_to_go_to():
+def test_no_job_moves_to_reserved_gpus():
     world = World(node("n0", 2), node("n1", 3), rules=RULES)
     world.runs("a", "n0/0", movable=True).runs("b", "n1/0", duration=1000.0)
     world.submit("first", 3).submit("large", 2, duration=5000.0).decide(at=10)
@@ -272,7 +272,7 @@ def test_places_that_are_kept_for_another_are_none_to_go_to():
     assert "large" in world.decide(at=20).running
 
 
-def test_where_somebody_never_ends_the_room_is_given_up():
+def test_the_reservation_is_dropped_when_a_moved_job_never_ends():
     patient = PreemptionRules(nominal=False, fair_share=False, priority=False, patience_seconds=20)
     world = fragmented(grace=1000.0, rules=replace(RULES, preemption=patient)).decide(at=10)
     world.decide(at=30)
@@ -281,7 +281,7 @@ def test_where_somebody_never_ends_the_room_is_given_up():
     assert "a gives up" in world.log
 
 
-def test_the_ground_of_a_move_says_what_it_is_for():
+def test_the_reason_of_a_move_is_consolidation():
     [decided] = fragmented().decide(at=10).consolidations
     [move], [victim] = decided.moves, decided.preempt.victims
     assert move.reason is victim.reason is PreemptionReason.CONSOLIDATION
@@ -304,7 +304,7 @@ longer = st.builds(
 
 @st.composite
 def fragmented_worlds(draw):
-    """Three nodes on which some GPUs are held, and who comes then."""
+    """Draw three nodes on which some GPUs are held, and later jobs."""
     rules = with_rules(
         order=draw(st.sampled_from(OrderPolicy)),
         reserve_after_seconds=0.0,
@@ -328,7 +328,7 @@ def fragmented_worlds(draw):
 
 @cases
 @given(fragmented_worlds(), st.data())
-def test_nobody_is_moved_without_gain_nor_place_and_all_comes_to_rest(drawn, data):
+def test_no_job_is_moved_without_gain_or_place_and_moves_come_to_an_end(drawn, data):
     """Movable jobs come, end and are moved, some slowly."""
     world, jobs = drawn
     for second, ask in enumerate(jobs):

@@ -16,7 +16,7 @@ def learned(*seconds):
     return durations
 
 
-def test_nothing_is_said_before_a_few_have_ended():
+def test_there_is_no_estimate_before_a_few_jobs_have_ended():
     assert learned(*[60.0] * (MIN_SAMPLES - 1)).estimate(A, "train") is None
     assert learned(*[60.0] * MIN_SAMPLES).estimate(A, "train") == 60
 
@@ -30,14 +30,14 @@ def test_names_of_other_tenants_say_nothing():
     assert learned(*[60.0] * MIN_SAMPLES).estimate(Tenant("b"), "train") is None
 
 
-def test_what_was_stopped_counts_where_it_took_longer_than_expected():
+def test_a_stopped_job_counts_if_it_took_longer_than_expected():
     durations = learned(*[60.0] * MIN_SAMPLES)
     durations.learn(A, "train", 10.0, completed=False)
     durations.learn(A, "train", 500.0, completed=False)
     assert durations.estimate(A, "train") == 500
 
 
-def test_what_failed_at_once_makes_no_name_look_short():
+def test_an_immediate_failure_does_not_shorten_the_estimate():
     durations = DurationEstimates()
     for _ in range(MIN_SAMPLES):
         durations.learn(A, "train", 1.0, completed=False)
@@ -56,7 +56,7 @@ def test_the_estimate_is_one_of_the_last_durations_and_few_of_them_are_longer(se
     assert sum(each > estimate for each in last) <= len(last) / 10
 
 
-def test_many_names_of_one_tenant_cost_nobody_else_anything():
+def test_many_names_of_one_tenant_do_not_affect_other_tenants():
     durations = learned(*[60.0] * MIN_SAMPLES)
     for number in range(10 * MAX_NAMES):
         durations.learn(Tenant("many"), f"name-{number}", 1.0)
@@ -64,7 +64,7 @@ def test_many_names_of_one_tenant_cost_nobody_else_anything():
     assert durations.estimate(A, "train") == 60
 
 
-def test_many_tenants_are_as_many_as_are_kept():
+def test_the_number_of_tenants_with_estimates_is_limited():
     durations = DurationEstimates()
     for number in range(MAX_TENANTS + 5):
         durations.learn(Tenant(f"t{number}"), "train", 1.0)

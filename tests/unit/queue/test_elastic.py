@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elastic gangs take what nobody else could use, and give it back as soon as somebody could."""
+"""Elastic gangs take GPUs that no other job can use, and release them as soon as one can."""
 
 from dataclasses import replace
 
@@ -26,34 +26,34 @@ def world_of(*gpus, **kw):
 
 
 def width(world, name):
-    beside = [of for of in world.running if of.startswith(f"{name}+")]
-    return len(world.running.get(name, ())) + len(beside)
+    extra_workers = [each for each in world.running if each.startswith(f"{name}+")]
+    return len(world.running.get(name, ())) + len(extra_workers)
 
 
-def test_a_gang_starts_as_wide_as_there_is_room():
+def test_an_elastic_gang_starts_with_as_many_workers_as_fit():
     world = world_of(4).submit("a", workers=2, extra_workers=6).decide()
     assert width(world, "a") == 4
     assert world.log[0] == "a starts"
 
 
-def test_it_is_never_wider_than_asked():
+def test_an_elastic_gang_never_exceeds_its_requested_workers():
     assert width(world_of(8).submit("a", extra_workers=2).decide(), "a") == 3
 
 
-def test_without_room_for_its_least_it_waits():
+def test_an_elastic_gang_waits_until_its_minimum_fits():
     world = (
         world_of(4).runs("other", "n0/0 n0/1 n0/2").submit("a", workers=2, extra_workers=2).decide()
     )
     assert width(world, "a") == 0
 
 
-def test_who_waits_goes_before_the_extra_workers_of_one_that_starts():
+def test_a_pending_job_goes_before_the_extra_workers_of_a_starting_gang():
     world = world_of(4).submit("a", extra_workers=7).submit("b", 2).decide()
     assert "b" in world.running
     assert width(world, "a") == 2
 
 
-def test_it_grows_after_a_calm_time_and_not_before():
+def test_an_elastic_gang_grows_only_after_a_calm_time():
     world = world_of(4).runs("other", "n0/2 n0/3").submit("a", workers=2, extra_workers=2).decide()
     world.end("other").decide(at=5)
     assert width(world, "a") == 2
@@ -61,7 +61,7 @@ def test_it_grows_after_a_calm_time_and_not_before():
     assert width(world.decide(at=10), "a") == 4
 
 
-def test_it_does_not_grow_sooner_than_that_after_it_shrank():
+def test_an_elastic_gang_does_not_grow_within_the_calm_time_after_it_shrank():
     world = world_of(4).submit("a", workers=2, extra_workers=2).decide()
     world.submit("b", 2).decide(at=20)
     assert width(world, "a") == 2
@@ -70,14 +70,14 @@ def test_it_does_not_grow_sooner_than_that_after_it_shrank():
     assert width(world.decide(at=30), "a") == 4
 
 
-def test_it_shrinks_by_what_another_needs_and_no_more():
+def test_an_elastic_gang_shrinks_only_by_what_another_job_needs():
     world = world_of(4, 4).submit("a", workers=2, extra_workers=6).decide()
     world.submit("b", 1, "other").decide(at=1)
     assert width(world, "a") == 7
     assert [line for line in world.log if "stops" in line] == [world.log[-2]]
 
 
-def test_it_shrinks_although_no_job_is_ever_stopped_for_another():
+def test_an_elastic_gang_shrinks_even_if_preemption_is_off():
     world = (
         world_of(4, rules=CALM_WITHOUT_PREEMPTION).submit("a", workers=2, extra_workers=2).decide()
     )
@@ -88,18 +88,18 @@ def test_it_shrinks_although_no_job_is_ever_stopped_for_another():
     assert "c" not in world.running
 
 
-def test_one_that_stops_nobody_has_an_extra_workers_place_all_the_same():
+def test_a_job_that_preempts_none_still_gets_the_gpu_of_an_extra_worker():
     world = world_of(2).submit("a", extra_workers=1).decide()
     assert "b" in world.submit("b", preempts=False).decide(at=1).running
 
 
-def test_it_does_not_shrink_for_one_who_would_not_fit_then_either():
+def test_a_gang_does_not_shrink_for_a_job_that_would_still_not_fit():
     world = world_of(4).submit("a", workers=2, extra_workers=2, priority=1).decide()
     world.submit("b", 3).decide(at=1)
     assert width(world, "a") == 4
 
 
-def test_it_does_not_shrink_for_the_extra_workers_of_another():
+def test_an_elastic_gang_does_not_shrink_for_extra_workers_of_another():
     world = world_of(4).submit("a", "1", extra_workers=3, request=Request(gpus=1)).decide()
     world.submit("b", extra_workers=3).decide(at=1)
     assert (width(world, "a"), width(world, "b")) == (3, 1)
@@ -113,14 +113,14 @@ def test_a_more_important_job_of_its_tenant_shrinks_it_before_it_stops_a_whole_g
     assert width(world, "a") == 1
 
 
-def test_a_gang_that_is_stopped_whole_frees_the_room_of_its_extra_workers_too():
+def test_a_preempted_gang_also_frees_the_gpus_of_its_extra_workers():
     world = world_of(4).submit("a", workers=2, extra_workers=2).decide()
     world.submit("b", 4, priority=5).decide(at=200)
     assert world.where == {"b": "n0/0 n0/1 n0/2 n0/3"}
     assert world.log[-2] == "b stops a a+1 a+2"
 
 
-def test_for_a_gang_that_is_stopped_no_extra_worker_of_another_is_that_is_not_in_the_way():
+def test_with_a_preempted_gang_no_unneeded_extra_worker_of_another_ends():
     for workers, stopped in ((3, "a+1 low"), (2, "low")):
         world = (
             world_of(2, 2)
@@ -132,14 +132,14 @@ def test_for_a_gang_that_is_stopped_no_extra_worker_of_another_is_that_is_not_in
         assert f"c stops {stopped}" in world.log
 
 
-def test_room_that_is_kept_is_not_taken_by_growth():
+def test_extra_workers_do_not_take_reserved_gpus():
     rules = replace(CALM, reserve_after_seconds=0.0)
     world = world_of(4, rules=rules).runs("long", "n0/0", duration=1000.0)
     world.submit("head", 4).submit("a", extra_workers=3, duration=100.0).decide(at=1)
     assert width(world, "a") == 1
 
 
-def test_who_comes_later_does_not_take_the_extra_workers_places_that_are_kept_for_another():
+def test_a_later_job_does_not_take_gpus_of_extra_workers_that_are_reserved():
     rules = with_rules(
         grow_after_seconds=10.0, reserve_after_seconds=0.0, preemption=NO_PREEMPTION, by_share=False
     )
@@ -163,7 +163,7 @@ def test_a_job_whose_quota_its_tenants_extra_workers_use_up_gets_it_back():
     assert "b" in world.running
 
 
-def test_a_gang_within_its_promise_is_not_stopped_because_its_extra_workers_borrow():
+def test_a_gang_within_its_quota_is_not_preempted_because_its_extra_workers_borrow():
     world = world_of(2, 2, quotas=[quota("x", 2), quota("y", 2)])
     world.submit("a", 1, "x", workers=2, extra_workers=2).decide()
     world.submit("b", 2, "y").decide(at=100)
@@ -179,7 +179,7 @@ def test_while_its_worker_ends_the_gang_does_not_grow():
     assert sorted(world.decide(at=105).running) == ["a", "c"]
 
 
-def test_the_ground_and_the_loss_of_an_extra_worker_are_told():
+def test_the_reason_and_the_loss_of_an_extra_worker_are_reported():
     world = world_of(2).submit("a", extra_workers=1).decide()
     world.submit("b")
     [found] = world.queue.cycle(world.cluster, 500.0, world.plan).preemptions
@@ -191,7 +191,7 @@ def test_the_ground_and_the_loss_of_an_extra_worker_are_told():
     )
 
 
-def test_extra_workers_are_not_counted_among_those_who_wait():
+def test_extra_workers_are_not_counted_as_pending():
     world = world_of(2).submit("a", extra_workers=8).decide().submit("b", 4).decide(at=1)
     assert len(world.queue) == 1
     found = world.explain("b")
@@ -246,7 +246,7 @@ def invariants(world):
 
 @cases
 @given(worlds(), st.lists(elastic, max_size=8))
-def test_extra_workers_run_only_beside_their_gang_and_within_the_quota(drawn, jobs):
+def test_extra_workers_run_only_with_their_gang_and_within_the_quota(drawn, jobs):
     world, _ = drawn
     for number, ask in enumerate(jobs):
         world.now = 400.0 * number
@@ -260,8 +260,8 @@ def test_extra_workers_run_only_beside_their_gang_and_within_the_quota(drawn, jo
 
 @cases
 @given(worlds(), st.lists(elastic, max_size=8))
-def test_nobody_who_waits_would_fit_if_the_extra_workers_were_gone(drawn, jobs):
-    """But for room that is kept for others, and strict order."""
+def test_no_pending_job_would_fit_if_the_extra_workers_ended(drawn, jobs):
+    """The property holds without reservations and without strict order."""
     world, _ = drawn
     for number, ask in enumerate(jobs):
         world.submit(f"j{number}", **ask)
@@ -287,7 +287,7 @@ def test_nobody_who_waits_would_fit_if_the_extra_workers_were_gone(drawn, jobs):
 
 @cases
 @given(worlds(), st.lists(elastic, max_size=8))
-def test_without_arrivals_and_ends_elastic_gangs_come_to_rest(drawn, jobs):
+def test_without_arrivals_and_ends_elastic_gangs_stop_changing(drawn, jobs):
     world, _ = drawn
     for number, ask in enumerate(jobs):
         world.submit(f"j{number}", **ask)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tenants used of late, and what of it counts."""
+"""The recent usage of tenants, and its decay."""
 
 import math
 
@@ -57,14 +57,14 @@ def test_jobs_of_seconds_count_although_each_is_little_of_a_week():
     assert history.averages[A][ANY] == pytest.approx(steady.averages[A][ANY], rel=0.01)
 
 
-def test_averages_of_those_who_are_gone_are_forgotten():
+def test_averages_of_deleted_tenants_are_dropped():
     history = UsageHistory(half_life=1.0)
     history.advance(1.0, {A: {ANY: 1000}})
     history.advance(20.0, {})
     assert history.averages == {}
 
 
-def test_of_more_namespaces_than_are_remembered_those_that_used_least_are_forgotten():
+def test_beyond_the_limit_namespaces_with_the_least_usage_are_dropped():
     history = UsageHistory(half_life=100.0)
     many = {Tenant(f"t{n:04}"): {ANY: 1000} for n in range(MAX_TENANTS)}
     history.advance(100.0, many | {A: {ANY: 100}, Tenant("z"): {ANY: 2000}})
@@ -73,7 +73,7 @@ def test_of_more_namespaces_than_are_remembered_those_that_used_least_are_forgot
     assert "z" in history.averages
 
 
-def test_what_was_kept_goes_on_with_what_runs_as_if_it_had_never_stopped():
+def test_a_restored_average_continues_with_the_running_jobs():
     history, restarted = UsageHistory(half_life=100.0), UsageHistory(half_life=100.0)
     history.advance(60.0, {A: {ANY: 8000}})
     kept = {tenant: dict(averages) for tenant, averages in history.averages.items()}
@@ -83,7 +83,7 @@ def test_what_was_kept_goes_on_with_what_runs_as_if_it_had_never_stopped():
     assert restarted.averages == history.averages
 
 
-def test_without_a_half_life_nothing_is_recalled():
+def test_without_a_half_life_no_average_is_restored():
     history = UsageHistory()
     history.restore({A: {ANY: 8000}}, 0.0, {})
     assert history.averages == {}
@@ -96,7 +96,7 @@ def world(*quotas):
 
 
 def felt(of, tenant="a"):
-    """The tenant's share with what it used of late, seen from the top."""
+    """Return the tenant's share with its recent usage at the top cohort."""
     quota = of.queue.state.quota
     return quota.effective_usage(of.queue.state.running).shares(Tenant(tenant))
 
@@ -112,7 +112,7 @@ def test_an_average_that_is_no_amount_counts_nothing(milli):
 
 
 @pytest.mark.parametrize("milli", [5000.0, 1e300, math.inf])
-def test_nobody_used_more_than_the_cluster_has(milli):
+def test_no_tenant_used_more_than_the_cluster_has(milli):
     built = world(quota("b", H100=1))
     assert recalled(built, H100=milli) == {A: {"H100": 4000}}
     assert felt(built) == (0.5,)
@@ -142,7 +142,7 @@ def test_an_average_of_a_model_whose_gpus_count_otherwise_now_is_no_infinite_sha
     assert felt(longer) == (0.0,)
 
 
-def test_what_happened_between_two_processes_counts_as_what_runs_now():
+def test_the_time_between_two_processes_counts_with_the_current_usage():
     built = world().runs("j", "n1/0 n1/1", "a")
     built.now = 200.0
     assert recalled(built, at=100.0, **{"": 4000.0}) == {A: {ANY: 3000.0}}

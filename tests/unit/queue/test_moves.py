@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Movable jobs leave devices that are to be left, as soon as there is another place for them."""
+"""Movable jobs leave draining devices as soon as there is another place for them."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ def two_nodes(**kw):
     return World(node("n1", 2), node("n2", 2), **kw)
 
 
-def test_a_movable_job_starts_again_on_the_places_that_were_kept_for_it():
+def test_a_moved_job_restarts_on_its_reserved_gpus():
     world = two_nodes(grace=10.0).runs("a", "n1/0 n1/1", movable=True)
     world.maintain("n1/0").decide()
     assert world.log == ["a moves"]
@@ -28,24 +28,24 @@ def test_a_movable_job_starts_again_on_the_places_that_were_kept_for_it():
     assert world.where == {"a": "n2/0 n2/1"}
 
 
-def test_who_does_not_say_that_it_is_movable_stays():
+def test_a_job_that_is_not_movable_stays():
     world = two_nodes().runs("a", "n1/0").maintain("n1/0").decide()
     assert world.log == []
 
 
-def test_where_nothing_drains_nobody_is_moved():
+def test_without_a_drain_no_job_is_moved():
     world = two_nodes().runs("a", "n1/0", movable=True).maintain("n1/0", drain=False).decide()
     assert world.log == []
 
 
-def test_who_holds_other_devices_of_the_node_stays():
+def test_a_job_on_other_devices_of_the_node_stays():
     world = two_nodes().runs("a", "n1/0", movable=True).runs("b", "n1/1", movable=True)
     world.maintain("n1/1").decide()
     assert world.log == ["b moves", "b starts"]
     assert world.where == {"a": "n1/0", "b": "n2/0"}
 
 
-def test_nobody_is_moved_without_a_place_and_it_is_when_there_is_one():
+def test_a_job_is_moved_only_when_there_is_a_new_place():
     world = two_nodes().runs("a", "n1/0 n1/1", movable=True).runs("b", "n2/0")
     world.maintain("n1/0", "n1/1").decide()
     assert world.log == []
@@ -53,7 +53,7 @@ def test_nobody_is_moved_without_a_place_and_it_is_when_there_is_one():
     assert world.log == ["a moves", "a starts"]
 
 
-def test_of_two_the_older_is_moved_where_there_is_one_place():
+def test_the_older_of_two_jobs_is_moved_if_there_is_one_place():
     world = World(node("n1", 2), node("n2", 1))
     world.runs("old", "n1/0", movable=True)
     world.now = 5.0
@@ -62,7 +62,7 @@ def test_of_two_the_older_is_moved_where_there_is_one_place():
     assert world.where == {"old": "n2/0", "young": "n1/1"}
 
 
-def test_a_gang_may_keep_the_places_that_it_need_not_leave():
+def test_a_moved_gang_may_keep_gpus_outside_the_drain():
     world = World(node("n1", 2), node("n2", 1))
     world.submit("a", 1, workers=2, movable=True).decide()
     assert world.where == {"a": "n1/0 n1/1"}
@@ -70,7 +70,7 @@ def test_a_gang_may_keep_the_places_that_it_need_not_leave():
     assert world.where == {"a": "n1/0 n2/0"}
 
 
-def test_the_room_of_one_who_waits_is_respected():
+def test_a_move_respects_the_reservation_of_a_pending_job():
     world = two_nodes(rules=with_rules(reserve_after_seconds=0.0))
     world.runs("a", "n1/0", movable=True).runs("b", "n2/0", duration=50.0)
     world.submit("large", 2).decide()
@@ -85,7 +85,7 @@ def test_a_full_quota_does_not_stand_in_the_way_of_what_it_holds_already():
     assert world.where == {"a": "n2/0"}
 
 
-def test_the_books_count_who_is_moved_once():
+def test_the_usage_counts_a_moved_job_once():
     world = two_nodes(quotas=[quota("team", limit(2, borrowing=0))], grace=10.0)
     world.runs("a", "n1/0", "team", movable=True).maintain("n1/0").decide()
     books = world.queue.state.quota
@@ -96,7 +96,7 @@ def test_the_books_count_who_is_moved_once():
     assert sum(books.held.used_by(leaf).values()) == 1000
 
 
-def test_who_never_ends_is_left_where_it_is_and_moved_no_more():
+def test_a_job_that_never_ends_keeps_its_gpus_and_is_not_moved_again():
     rules = with_rules(
         preemption=PreemptionRules(min_runtime_seconds=0, retry_seconds=0, patience_seconds=20)
     )
@@ -109,7 +109,7 @@ def test_who_never_ends_is_left_where_it_is_and_moved_no_more():
     assert world.where == {"a": "n1/0", "b": "n2/0 n2/1"}
 
 
-def test_a_place_that_breaks_meanwhile_is_exchanged_for_another():
+def test_a_new_place_that_fails_before_the_move_is_replaced():
     world = World(node("n1", 1), node("n2", 1), node("n3", 1), grace=10.0)
     world.runs("a", "n1/0", movable=True).maintain("n1/0").decide()
     world.maintain("n1/0", "n2/0").decide(at=5)
@@ -117,7 +117,7 @@ def test_a_place_that_breaks_meanwhile_is_exchanged_for_another():
     assert world.where == {"a": "n3/0"}
 
 
-def test_who_does_not_come_back_keeps_its_place_for_so_long_and_no_longer():
+def test_the_new_place_of_a_moved_job_that_does_not_return_expires():
     rules = with_rules(
         preemption=PreemptionRules(min_runtime_seconds=0, retry_seconds=0, patience_seconds=20)
     )
@@ -131,7 +131,7 @@ def test_who_does_not_come_back_keeps_its_place_for_so_long_and_no_longer():
     assert world.where == {"b": "n2/0 n2/1"}
 
 
-def test_who_is_stopped_for_another_already_is_not_moved():
+def test_a_job_that_is_being_preempted_is_not_moved():
     world = two_nodes(quotas=[quota("mine", 4), quota("guest", 0)], grace=10.0)
     world.runs("g", "n1/0 n1/1", "guest", movable=True).runs("m", "n2/0", "mine")
     world.submit("w", 2, "mine").decide()
@@ -141,7 +141,7 @@ def test_who_is_stopped_for_another_already_is_not_moved():
 
 
 def free_for(world, places):
-    """Whether all these places can be held beside all that is held but by these who end."""
+    """Return whether all these places are free once the running victims have ended."""
     sheet = world.cluster.overlay()
     for name in world.queue.state.running_victims():
         for place in world.running[name]:
@@ -156,12 +156,12 @@ def free_for(world, places):
 
 
 def moves(world):
-    """Who was moved, in order."""
+    """List the moves of the log in order."""
     return [line for line in world.log if line.endswith(" moves")]
 
 
 def used(world, tenant):
-    """Counted anew from what runs: milli-GPU by key."""
+    """Count the usage from the running jobs: milli-GPU by key."""
     found = {}
     for name, places in world.running.items():
         if world.jobs[name].tenant == tenant:
@@ -172,7 +172,7 @@ def used(world, tenant):
 
 @cases
 @given(worlds(), st.data())
-def test_nobody_is_moved_without_a_place_and_none_is_promised_to_two(drawn, data):
+def test_no_job_is_moved_without_a_place_and_no_place_is_reserved_twice(drawn, data):
     """Devices go into maintenance and come out again while jobs come, end and are moved."""
     world, jobs = drawn
     world.grace = data.draw(st.sampled_from([0.0, 2.0]))
@@ -213,7 +213,7 @@ def test_nobody_is_moved_without_a_place_and_none_is_promised_to_two(drawn, data
     assert len(moves(world)) == before
 
 
-def test_a_move_says_on_which_ground():
+def test_a_move_has_its_reason():
     world = two_nodes(rules=PATIENT).runs("a", "n1/0", movable=True).maintain("n1/0")
     found = world.queue.cycle(world.cluster, 0.0, world.plan)
     (move,) = found.moves

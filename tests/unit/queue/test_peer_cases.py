@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users of other queues reported, each as a cluster, quotas and jobs: who runs where, and why
+"""Reports of users of other queues, each as a cluster, quotas and jobs: the placements, and why
 others wait. The tests are named after the reports. Those of the same names in
 tests/e2e/test_peer_cases.py have the eight cases on a real cluster.
 """
@@ -15,7 +15,7 @@ ONE_NODE = Spread(max_nodes=1)
 
 
 def test_kueue_10815_a_gang_reclaims_its_quota_where_its_clique_fits():
-    """Freed GPUs that are scattered over cliques are of no use to who needs one of them whole."""
+    """Freed GPUs that are scattered over cliques do not help a job that needs a whole clique."""
     cliques = (0, 0, 0, 0, 1, 1, 1, 1)
     world = World(
         node("n1", cliques=cliques),
@@ -30,7 +30,7 @@ def test_kueue_10815_a_gang_reclaims_its_quota_where_its_clique_fits():
     assert world.where["slice"] == "n1/4 n1/5 n1/6 n1/7"
 
 
-def test_kueue_1309_what_is_stopped_frees_room_on_one_node_not_here_and_there():
+def test_kueue_1309_victims_free_gpus_on_one_node():
     world = World(
         node("n1", 4),
         node("n2", 4),
@@ -55,7 +55,7 @@ def test_marin_8925_a_gang_preempts_for_its_rack_while_the_fleet_has_free_gpus()
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
-def test_kueue_13662_a_victim_does_not_come_back_into_the_room_of_its_beneficiary(first):
+def test_kueue_13662_a_victim_does_not_get_the_reservation_of_its_preemptor(first):
     """Victims end one after the other; the first to end must not take what it left."""
     world = World(
         node("n1", 2),
@@ -74,7 +74,7 @@ def test_kueue_13662_a_victim_does_not_come_back_into_the_room_of_its_beneficiar
     assert world.log == ["pair stops a b", "pair starts"]
 
 
-def test_kueue_1974_no_more_is_stopped_than_is_needed_when_the_tenant_borrows_already():
+def test_kueue_1974_no_extra_victim_is_preempted_for_a_tenant_that_borrows():
     """A tenant above its nominal quota stops one job of lower priority, not all of them."""
     quotas = [quota("team", 4, cohort="c"), quota("other", 4, cohort="c")]
     world = World(node("n1", 8), quotas=quotas)
@@ -85,7 +85,7 @@ def test_kueue_1974_no_more_is_stopped_than_is_needed_when_the_tenant_borrows_al
     assert world.log == ["urgent stops low7", "urgent starts"]
 
 
-def test_kueue_10131_the_victims_are_the_same_each_time_and_those_who_lose_least():
+def test_kueue_10131_the_victims_are_always_those_with_the_least_loss():
     def victims():
         world = World(node("n1", 4), node("n2", 4), quotas=[quota("owner", 4)])
         for number, uuid in enumerate(["n2/3", "n1/1", "n2/0", "n1/0", "n1/2", "n2/1"]):
@@ -99,7 +99,7 @@ def test_kueue_10131_the_victims_are_the_same_each_time_and_those_who_lose_least
     assert victims() == victims()
 
 
-def test_kai_1934_a_fair_share_is_reclaimed_although_nothing_is_promised():
+def test_kai_1934_a_fair_share_is_reclaimed_without_any_quota():
     world = World(node("n1", 8))
     for gpu in range(8):
         world.now = float(gpu)
@@ -134,7 +134,7 @@ def test_kai_1565_small_requests_do_not_move_many_times_their_own_size():
     assert sum(name.startswith("want") for name in world.where) == 6
 
 
-def test_nobody_is_stopped_for_a_job_that_would_still_not_fit():
+def test_no_job_is_preempted_for_a_job_that_would_still_not_fit():
     world = World(
         node("n1", 4),
         node("n2", 4),

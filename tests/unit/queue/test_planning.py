@@ -31,7 +31,7 @@ def test_a_job_goes_to_nodes_that_it_avoids_only_if_it_fits_nowhere_else(workers
     assert nodes_for(Gang(workers, Request(gpus=2)), *avoid) == nodes
 
 
-def test_what_fits_nowhere_does_not_fit_on_avoided_nodes_either():
+def test_avoided_nodes_do_not_help_a_job_that_fits_nowhere():
     assert nodes_for(Gang(4, Request(gpus=2)), "n1") is None
 
 

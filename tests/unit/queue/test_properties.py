@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of random clusters, quotas and jobs. GPUPACK_TEST_CASES sets how many each property gets."""
+"""Properties of random clusters, quotas and jobs. GPUPACK_TEST_CASES sets the number of cases."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ EASY = with_rules(
 
 @cases
 @given(worlds())
-def test_what_is_used_is_counted_exactly_and_nobody_borrows_more_than_the_limit(drawn):
+def test_usage_is_counted_exactly_and_no_tenant_borrows_beyond_its_limit(drawn):
     world, jobs = drawn
     for number, ask in enumerate(jobs):
         submitted(world, [ask], at=float(number))
@@ -39,7 +39,7 @@ def test_what_is_used_is_counted_exactly_and_nobody_borrows_more_than_the_limit(
 
 @cases
 @given(worlds())
-def test_while_those_who_are_stopped_end_nobody_holds_more_than_the_limit(drawn):
+def test_while_victims_terminate_no_tenant_holds_more_than_its_limit(drawn):
     world, jobs = drawn
     world.grace = 3.0
     for number, ask in enumerate(jobs):
@@ -54,7 +54,7 @@ def test_while_those_who_are_stopped_end_nobody_holds_more_than_the_limit(drawn)
 
 
 def counted(world):
-    """Tenant and places of those who run, but for those who are stopped for one who counts."""
+    """Return tenant and places of running jobs, except victims of a counted preemptor."""
     state = world.queue.state
     stopping = state.running_victims()
     for name, places in world.running.items():
@@ -74,7 +74,7 @@ def in_use(usage):
 
 @cases
 @given(worlds(), st.lists(quotas(), min_size=1, max_size=3))
-def test_after_other_quotas_the_books_count_who_runs_and_who_will(drawn, others):
+def test_after_a_quota_change_the_usage_counts_running_and_reserved_jobs(drawn, others):
     world, jobs = drawn
     world.grace = 100.0
     half = len(jobs) // 2
@@ -107,7 +107,7 @@ def test_all_workers_of_a_job_run_or_none_and_the_cluster_holds_them_all(drawn):
 
 @cases
 @given(worlds())
-def test_without_arrivals_and_ends_the_queue_comes_to_rest(drawn):
+def test_without_arrivals_and_ends_the_queue_stops_changing(drawn):
     """`decide` fails after a thousand rounds, and every victim waits again at once."""
     world, jobs = drawn
     half = len(jobs) // 2
@@ -122,8 +122,8 @@ def test_without_arrivals_and_ends_the_queue_comes_to_rest(drawn):
 
 @cases
 @given(worlds(), st.integers(1, 4))
-def test_while_nothing_else_changes_no_two_are_stopped_for_each_other_in_turn(drawn, grace):
-    """Whoever is stopped ends after his grace period, and waits again."""
+def test_without_other_changes_no_two_jobs_preempt_each_other_in_turn(drawn, grace):
+    """A victim ends after its grace period, and waits again."""
     world, jobs = drawn
     world.grace = float(grace)
     submitted(world, jobs)
@@ -152,7 +152,7 @@ def test_the_same_input_gives_the_same_decisions(drawn):
 
 @cases
 @given(worlds(rules=with_rules(reserve_after_seconds=float("inf"))))
-def test_nobody_waits_who_fits_the_cluster_and_the_quota(drawn):
+def test_no_job_that_fits_the_cluster_and_the_quota_waits(drawn):
     world, jobs = drawn
     submitted(world, jobs)
     world.decide(at=10)
@@ -163,7 +163,7 @@ def test_nobody_waits_who_fits_the_cluster_and_the_quota(drawn):
 
 @cases
 @given(worlds())
-def test_every_preemption_makes_room_in_which_its_beneficiary_then_runs(drawn):
+def test_every_preemptor_runs_once_its_victims_have_ended(drawn):
     world, jobs = drawn
     half = len(jobs) // 2
     submitted(world, jobs[:half])
@@ -178,8 +178,8 @@ def test_every_preemption_makes_room_in_which_its_beneficiary_then_runs(drawn):
 
 @cases
 @given(worlds(rules=EASY))
-def test_who_is_first_starts_no_later_than_was_foreseen_when_durations_are_exact(drawn):
-    """Foreseen by letting all who run end and nobody else start: as without backfill."""
+def test_the_queue_head_starts_no_later_than_estimated_when_durations_are_exact(drawn):
+    """The estimate lets all running jobs end and no other job start: as without backfill."""
     world, jobs = drawn
     world.queue.configure(Quotas(), world.cluster, 0.0)
     exact = [{**ask, "duration": ask["duration"] or 3.0} for ask in jobs]

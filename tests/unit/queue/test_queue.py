@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a queue is told and what it answers, beyond the peers' cases."""
+"""Calls of the queue and their results, beyond the peers' cases."""
 
 from dataclasses import replace
 from functools import partial
@@ -19,11 +19,11 @@ from gpupack_queue import (
     WaitReason,
 )
 
-NOBODY_STOPPED = with_rules(preemption=NO_PREEMPTION)
+WITHOUT_PREEMPTION = with_rules(preemption=NO_PREEMPTION)
 
 
 def test_priority_goes_before_share_and_share_before_age():
-    world = World(node("n1", 2), rules=NOBODY_STOPPED)
+    world = World(node("n1", 2), rules=WITHOUT_PREEMPTION)
     world.runs("old", "n1/0", "rich").runs("blocker", "n1/1", "other")
     world.submit("early", 1, "rich").submit("poor", 1, "poor").submit(
         "urgent", 1, "rich", priority=5
@@ -38,7 +38,7 @@ def test_cohorts_are_compared_before_their_tenants():
     world = World(
         node("n1", 4),
         quotas=[quota("a", cohort="busy"), quota("b", cohort="busy"), quota("c", cohort="idle")],
-        rules=NOBODY_STOPPED,
+        rules=WITHOUT_PREEMPTION,
     )
     world.runs("a1", "n1/0 n1/1", "a").runs("c1", "n1/2", "c").runs("x", "n1/3", "x")
     world.submit("b-first", 1, "b").submit("c-second", 1, "c")
@@ -46,7 +46,7 @@ def test_cohorts_are_compared_before_their_tenants():
     assert world.log == ["c-second starts"]
 
 
-def test_in_a_strict_cohort_nobody_overtakes_and_elsewhere_they_do():
+def test_only_in_a_strict_cohort_no_job_overtakes_the_queue_head():
     world = World(
         node("n1", 4),
         cohorts=[cohort("line", order=OrderPolicy.STRICT)],
@@ -59,7 +59,7 @@ def test_in_a_strict_cohort_nobody_overtakes_and_elsewhere_they_do():
     assert world.explain("small").blocked_by == "large"
 
 
-def test_a_quota_that_is_used_up_holds_up_nobody_else():
+def test_a_used_up_quota_does_not_block_other_tenants():
     world = World(
         node("n1", 4),
         quotas=[quota("a", limit(1, borrowing=0))],
@@ -77,7 +77,7 @@ def test_a_job_that_may_use_any_model_goes_where_its_quota_allows_it():
     assert world.where == {"any": "n2/0"}
 
 
-def test_room_is_kept_although_nobody_knows_how_long_the_others_run():
+def test_a_reservation_is_made_even_if_durations_are_unknown():
     """Small jobs without a deadline keep coming; the gang gets the node that is free first."""
     rules = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=10)
     world = World(node("n1", 2), node("n2", 1), rules=rules)
@@ -89,7 +89,7 @@ def test_room_is_kept_although_nobody_knows_how_long_the_others_run():
     assert world.where["gang"] == "n1/0 n1/1"
 
 
-def test_room_is_kept_at_once_from_lower_priorities_and_later_from_equals():
+def test_gpus_are_reserved_at_once_against_lower_priorities_and_later_against_equals():
     rules = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=100)
     world = World(node("n1", 2), node("n2", 2), rules=rules)
     world.runs("a", "n1/0 n1/1", duration=50).runs("b", "n2/0", duration=60)
@@ -104,8 +104,8 @@ def test_room_is_kept_at_once_from_lower_priorities_and_later_from_equals():
     assert list(world.where) == ["gang"]
 
 
-def test_an_equal_that_takes_foreseen_places_has_room_foreseen_elsewhere():
-    """What was kept from lower priorities is worked out anew, and still kept."""
+def test_a_reservation_moves_when_a_job_of_equal_priority_takes_its_gpus():
+    """A reservation against lower priorities is recomputed, and still held."""
     rules = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=100)
     world = World(node("n1", 2), node("n2", 2), rules=rules)
     world.runs("a", "n1/0", duration=50).runs("b", "n2/0 n2/1", duration=70)
@@ -119,7 +119,7 @@ def test_an_equal_that_takes_foreseen_places_has_room_foreseen_elsewhere():
     assert "pair" in world.where
 
 
-def test_room_is_worked_out_for_one_at_a_time_and_nobody_goes_past_the_next_meanwhile():
+def test_one_reservation_is_made_per_cycle_and_no_job_overtakes_the_next_head():
     rules = with_rules(preemption=NO_PREEMPTION, by_share=False, reserve_after_seconds=0)
     world = World(node("n1", 2), node("n2", 2), node("n3", 2), rules=rules)
     for n, ends in (("n1", 50), ("n2", 60), ("n3", 70)):
@@ -133,7 +133,7 @@ def test_room_is_worked_out_for_one_at_a_time_and_nobody_goes_past_the_next_mean
     assert (found.job, found.placements[0].node) == ("long", "n3")
 
 
-def test_who_runs_for_ever_keeps_no_room_from_others():
+def test_no_reservation_depends_on_a_job_without_an_end():
     rules = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=0)
     world = World(node("n1", 2), rules=rules)
     world.runs("service", "n1/0", duration=inf).submit("gang", 2).submit("small").decide(at=5)
@@ -154,7 +154,7 @@ def test_the_cycle_says_when_time_alone_makes_a_decision_due():
     assert world.log == ["mine stops guest", "mine starts"]
 
 
-def test_who_has_had_its_gpus_by_another_job_before_is_protected_no_longer_for_that():
+def test_the_minimum_run_time_counts_for_each_job_on_its_own():
     world = World(
         node("n1", 1),
         quotas=[quota("owner", 1)],
@@ -178,13 +178,13 @@ def test_a_cohort_has_its_own_minimum_run_time():
     assert world.log[0] == "mine stops q1"
 
 
-def test_a_job_that_says_so_is_never_stopped():
+def test_a_job_that_is_not_preemptible_is_never_preempted():
     world = World(node("n1", 1), quotas=[quota("owner", 1)])
     world.runs("fixed", "n1/0", "guest", preemptible=False).submit("mine", 1, "owner")
     assert world.decide(at=10).log == []
 
 
-def test_a_decision_says_with_which_right_each_victim_is_stopped():
+def test_a_decision_names_the_preemption_reason_of_each_victim():
     world = World(node("n1", 3), quotas=[quota("mine", 1)])
     world.runs("own", "n1/0", "mine").runs("g1", "n1/1", "guest").runs("g2", "n1/2", "guest")
     world.submit("pair", 2, "mine", priority=1)
@@ -226,7 +226,7 @@ def test_places_stay_reserved_across_a_restart_of_the_owner():
     assert after.log == ["mine starts"]
 
 
-def test_a_beneficiary_that_is_withdrawn_leaves_its_room_to_others():
+def test_a_withdrawn_preemptor_releases_its_reservation():
     world = World(node("n1", 1), quotas=[quota("owner", 1)], grace=60)
     world.runs("guest", "n1/0", "guest").submit("mine", 1, "owner").decide(at=10)
     world.queue.withdraw(JobId("mine"), world.cluster)
@@ -241,7 +241,7 @@ def test_an_admission_that_came_to_nothing_is_made_again():
     assert world.decide().log == ["job starts"]
 
 
-def test_who_began_at_another_moment_than_was_told_ends_when_it_would_have():
+def test_a_job_that_started_at_another_time_ends_by_its_original_estimate():
     world = World(node("n1", 2)).runs("known", "n1/0", duration=100.0).runs("unknown", "n1/1")
     for name in ("known", "unknown"):
         world.queue.correct_start(JobId(name), -3.0)
@@ -265,7 +265,7 @@ def test_other_quotas_count_at_once():
     assert list(world.decide().where) == ["a1", "a2"]
 
 
-def test_where_nothing_was_said_since_nothing_is_planned():
+def test_without_changes_nothing_is_planned():
     world = World(node("n1", 1))
     for number in range(200):
         world.submit(f"job{number}", 1, f"t{number % 5}")
@@ -284,13 +284,13 @@ def test_a_job_does_not_wait_twice():
         world.queue.submit(world.jobs["job"], 0.0)
 
 
-def test_what_does_not_run_does_not_end():
+def test_the_end_of_a_job_that_does_not_run_is_ignored():
     world = World(node("n1", 1)).submit("job")
     with pytest.raises(NotHeld):
         world.queue.end(JobId("job"), world.cluster, 0.0)
 
 
-def test_tenants_of_weight_0_do_not_take_from_each_other_in_turn():
+def test_tenants_of_weight_zero_do_not_preempt_each_other_in_turn():
     """Each share of theirs is without end, so that after a loss none is the smaller."""
     world = World(node("n0", 4), quotas=[quota("a", weight=0.0), quota("b", weight=0.0)])
     for gpu in range(4):
@@ -301,7 +301,7 @@ def test_tenants_of_weight_0_do_not_take_from_each_other_in_turn():
     assert world.log == []
 
 
-def test_who_has_most_of_one_model_does_not_lose_all_of_another_for_it():
+def test_a_large_share_of_one_model_costs_no_gpus_of_another_model():
     """Else the other could take it back in turn: the larger of its shares stays as it is."""
     world = World(
         node("t4", 1, model="T4"), node("h100", 2), quotas=[quota("c", T4=limit(0), H100=limit(0))]
@@ -311,7 +311,7 @@ def test_who_has_most_of_one_model_does_not_lose_all_of_another_for_it():
     assert world.log == []
 
 
-def test_own_jobs_elsewhere_are_stopped_where_only_a_smaller_share_allows_the_rest():
+def test_own_jobs_are_preempted_if_only_a_smaller_share_allows_the_other_victims():
     world = World(node("n0", 1), node("n1", 3), node("n2", 2))
     for name, on, tenant in (
         ("own-0", "n0/0", "a"),
@@ -326,7 +326,7 @@ def test_own_jobs_elsewhere_are_stopped_where_only_a_smaller_share_allows_the_re
 
 
 def used(world, tenant="guest"):
-    """What is counted, and what is when all is counted anew."""
+    """Return the usage as counted and as counted after a rebuild."""
     state = world.queue.state
     before = dict(state.quota.usage.used_by(state.quota.tree.tenant(tenant)))
     state.rebuild()
@@ -334,7 +334,7 @@ def used(world, tenant="guest"):
     return [{key: milli for key, milli in each.items() if milli} for each in (before, after)]
 
 
-def test_a_victim_that_ends_worker_by_worker_leaves_nothing_in_the_books():
+def test_a_victim_that_ends_worker_by_worker_leaves_no_usage():
     world = World(node("n1", 8), quotas=[quota("owner", 8)], grace=inf)
     world.runs("gang", "n1/0 n1/1 n1/2 n1/3", "guest").submit("mine", 8, "owner").decide(at=10)
     places = world.running["gang"]
@@ -369,7 +369,7 @@ def test_a_victim_found_after_its_preemption_was_counts_no_more():
     assert used(after) == [{}, {}]
 
 
-def test_nobody_is_stopped_where_the_owner_cannot_write_it_down_now():
+def test_no_job_is_preempted_while_the_owner_cannot_record_it():
     world = World(node("n1", 1), quotas=[quota("owner", 1)])
     world.runs("guest", "n1/0", "guest").submit("mine", 1, "owner")
     world.now = 100.0
@@ -377,8 +377,8 @@ def test_nobody_is_stopped_where_the_owner_cannot_write_it_down_now():
     assert world.decide(at=106).log[0] == "mine stops guest"
 
 
-def test_a_job_that_broke_on_a_node_starts_on_another_and_there_again_if_that_is_all_there_is():
-    world = World(node("n1", 1), node("n2", 1), rules=NOBODY_STOPPED)
+def test_a_job_that_failed_on_a_node_prefers_other_nodes():
+    world = World(node("n1", 1), node("n2", 1), rules=WITHOUT_PREEMPTION)
     avoids = frozenset({"n1"})
     world.submit("again", 1, avoid=avoids).submit("more", 1, avoid=avoids).decide()
     assert {name: places[0].node for name, places in world.running.items()} == {
@@ -387,7 +387,7 @@ def test_a_job_that_broke_on_a_node_starts_on_another_and_there_again_if_that_is
     }
 
 
-def test_who_is_being_stopped_counts_against_his_limit_until_he_has_ended():
+def test_a_terminating_victim_counts_against_its_limit():
     """His tenant's next job would fit on the other node, and together they would be above it."""
     world = World(
         node("n1", 2),

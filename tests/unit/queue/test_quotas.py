@@ -24,25 +24,25 @@ def left(found, tenant):
     return found.available(found.tree.tenant(Tenant(tenant)), ANY) / 1000
 
 
-def test_without_lending_limits_what_fits_the_gpus_decides():
+def test_without_lending_limits_the_gpus_of_the_cluster_are_the_limit():
     assert left(usage(quota("a", 4)), "b") > 1_000_000
 
 
 @pytest.mark.parametrize(("used", "expected"), [(0, 3), (2, 1), (3, 0)])
-def test_nobody_borrows_what_is_not_lent(used, expected):
-    """4 are promised, 1 of them is lent; 2 are promised to nobody."""
+def test_no_tenant_borrows_what_is_not_lent(used, expected):
+    """The owner has a quota of 6 and lends 1 of them; 2 GPUs belong to no quota."""
     found = usage(quota("owner", limit(6, lending=1)), guest=used)
     assert left(found, "guest") == expected
     assert left(found, "owner") == 8 - used
 
 
-def test_what_an_owner_keeps_is_not_used_up_by_what_it_borrows():
+def test_borrowed_gpus_do_not_use_up_the_unlent_quota():
     found = usage(quota("owner", limit(4, lending=0)), quota("other", limit(0)), owner=6)
     assert (left(found, "owner"), left(found, "other")) == (2, 2)
 
 
 @pytest.mark.parametrize(("used", "expected"), [(0, 5), (4, 1), (5, 0)])
-def test_a_borrowing_limit_is_on_top_of_the_promise(used, expected):
+def test_a_borrowing_limit_is_in_addition_to_the_quota(used, expected):
     assert left(usage(quota("a", limit(3, borrowing=2)), a=used), "a") == expected
 
 
@@ -52,7 +52,7 @@ def test_the_limits_of_a_cohort_are_for_all_of_it_together():
     assert (left(found, "a"), left(found, "b")) == (1, 1)
 
 
-def test_what_is_taken_back_leaves_nothing_behind():
+def test_reverted_usage_leaves_no_entries():
     found = usage(quota("owner", limit(4, lending=1)), owner=6)
     found.add(Tenant("owner"), {ANY: 6000}, sign=-1)
     assert all(not any(found.used_by(node).values()) for node in found.tree.all())
@@ -65,11 +65,11 @@ def test_a_share_is_what_is_borrowed_by_weight_of_the_dominant_model():
     assert found.shares(Tenant("a")) == (0.25,)  # 2 of 4 T4 beyond 2 of 8 others, by weight 2
 
 
-def test_within_its_promise_a_tenant_has_no_share():
+def test_a_tenant_within_its_quota_has_no_borrowed_share():
     assert usage(quota("a", 4), a=4).shares(Tenant("a")) == (0.0,)
 
 
-def test_whoever_weighs_nothing_and_borrows_comes_last():
+def test_a_tenant_of_weight_zero_that_borrows_comes_last():
     assert usage(quota("a", weight=0.0), a=1).shares(Tenant("a")) == (float("inf"),)
 
 
@@ -79,7 +79,7 @@ def test_a_cohort_that_is_only_named_is_one_without_limits():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (lambda: Limit(-1), "must not be negative"),
         (lambda: Quota(Tenant("a"), weight=-1), "weight -1 is neither 0 nor 0.001 to 1000"),
@@ -98,6 +98,6 @@ def test_a_cohort_that_is_only_named_is_one_without_limits():
         (lambda: Rules(half_life_seconds=float("inf")), "the half-life is without end"),
     ],
 )
-def test_quotas_that_cannot_be_are_refused(wrong, told):
-    with pytest.raises(InvalidQuota, match=told):
+def test_quotas_that_cannot_be_are_refused(wrong, message):
+    with pytest.raises(InvalidQuota, match=message):
         wrong()

@@ -235,7 +235,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("world", "reason", "text"), TEXTS, ids=[w.__name__ for w, _, _ in TEXTS])
-def test_a_job_that_waits_says_why(world, reason, text):
+def test_a_pending_job_shows_the_reason(world, reason, text):
     wait = world().explain("job")
     assert (wait.reason, wait.message) == (reason, text)
 
@@ -247,9 +247,9 @@ def test_a_job_that_waits_says_why(world, reason, text):
         (waits_for_victims, 60),
     ],
 )
-def test_what_lasts_of_a_text_is_the_same_at_another_time(world, later):
-    told = world()
-    before, after = told.explain("job"), told.decide(at=later).explain("job")
+def test_a_message_without_its_times_is_stable_over_time(world, later):
+    built = world()
+    before, after = built.explain("job"), built.decide(at=later).explain("job")
     assert before.message != after.message
     assert (before.reason, before.message_without_times) == (
         after.reason,

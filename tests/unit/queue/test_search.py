@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is stopped, against brute force over all sets of those who could be.
+"""The chosen victims, compared with brute force over all sets of candidates.
 
 GPUPACK_TEST_CASES sets how many cases each property gets.
 """
@@ -24,7 +24,7 @@ NOW = 50.0
 
 
 class Sought:
-    """The victims of a job that does not fit, and all who could be among them."""
+    """Return the victims for a job that does not fit, and all candidates."""
 
     def __init__(self, world, ask):
         world.now = NOW
@@ -58,7 +58,7 @@ class Sought:
         return search.run(quota_only=self.has_room)
 
     def stands(self, found):
-        """The places are free without the victims, and the books allow what they count."""
+        """Check that the places are free without the victims and that the quotas allow them."""
         sheet, running = self.without(found.victims), [one.running for one in found.victims]
         charge = self.world.queue.state.quota.charge(sheet, found.places)
         return is_free(sheet, self.job, found.places) and self.grounds.allows(running, charge)
@@ -103,7 +103,7 @@ def cost(subset: tuple[Candidate, ...]):
 @cases
 @given(worlds(most=9))
 def test_victims_cost_the_least_that_brute_force_finds(drawn):
-    """Over all sets of those who run that the books allow and after which the job fits."""
+    """Search all sets of running jobs that the quotas allow and after which the job fits."""
     world, jobs = drawn
     assume(jobs)
     for number, ask in enumerate(jobs[:-1]):
@@ -118,9 +118,9 @@ MANY_VICTIMS = 6
 
 
 def assert_cheapest(sought):
-    """A gang can go where room was found while fewer were stopped, of which brute force is unaware.
+    """A gang can use places that were found with fewer victims, which brute force does not know.
 
-    So it may be found at less cost than by brute force, which plans without all who are stopped.
+    So its cost may be lower than by brute force, which plans without all victims.
     """
     found, best = sought.found(), sought.cheapest()
     assert found is not None or best is None
@@ -135,7 +135,7 @@ def assert_all_are_needed(sought, found):
         assert not sought.suffice([other for other in found.victims if other is not one])
 
 
-def test_room_that_the_quota_never_allows_costs_no_questions_about_room_that_it_does():
+def test_nodes_beyond_the_quota_do_not_use_up_the_search_limit():
     """Five H100s lose less; each of their sets could be asked about with any number of T4s."""
     nodes = node("n0", 5, model="H100"), node("n1", 2, model="T4"), node("n2", 3, model="T4")
     world = World(*nodes, quotas=[quota("a", limit(borrowing=1), H100=limit(borrowing=0))])

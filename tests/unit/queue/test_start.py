@@ -42,7 +42,7 @@ def test_a_job_starts_after_those_before_it_have_reached_their_deadlines():
     assert starts == [At(200.0), At(300.0, is_estimated=True), At(330.0, is_estimated=True)]
 
 
-def test_a_job_that_leaves_the_places_of_those_before_it_alone_starts_beside_them():
+def test_a_job_that_does_not_touch_earlier_reservations_starts_at_the_same_time():
     world = World(node("n1", 2), node("n2", 1), rules=CALM)
     world.runs("long", "n1/0 n1/1", duration=500.0).runs("short", "n2/0", duration=20.0)
     world.submit("first", 2).submit("job", 1)
@@ -59,7 +59,7 @@ def test_in_strict_order_a_job_starts_no_sooner_than_the_first():
 
 @pytest.mark.parametrize(("since", "certain"), [(0, False), (300, True)])
 def test_a_start_is_certain_once_no_other_can_take_a_part_of_what_it_needs(since, certain):
-    """A smaller job could take the GPU that is free first, until room is kept."""
+    """A smaller job could take the GPU that is free first, until there is a reservation."""
     world = one_node().runs("one", "n1/0", duration=400.0).runs("two", "n1/1", duration=500.0)
     wait = world.submit("job", 2).decide(at=since).explain("job")
     assert wait.start == At(500.0, is_estimated=not certain)
@@ -73,7 +73,7 @@ def half(world, name, until):
     return world.runs(name, "n1/0", milli=500, memory=40_000, duration=until)
 
 
-def test_a_start_on_a_gpu_that_is_half_free_is_certain_only_when_room_is_kept():
+def test_a_start_on_a_half_free_gpu_is_certain_only_with_a_reservation():
     """A job that needs half a GPU could take the free half first."""
     world = half(one_gpu(), "one", 400.0)
     assert world.submit("job").decide().explain("job").start == At(400.0, is_estimated=True)
@@ -87,7 +87,7 @@ def test_a_start_after_two_shares_is_certain_only_if_both_end_at_once():
         assert start == At(400.0, is_estimated=not certain)
 
 
-def test_a_start_that_needs_cpus_that_are_free_now_is_certain_only_when_room_is_kept():
+def test_a_start_that_needs_free_cpus_is_certain_only_with_a_reservation():
     """A pod without a GPU could take them first."""
     world = one_gpu().runs("one", "n1/0", duration=400.0)
     world.submit("job", request=Request(gpus=1, cpu=2000)).decide()
@@ -168,7 +168,7 @@ def test_a_gang_that_the_cluster_can_never_run_is_answered_without_figures_of_no
     ],
     ids=["GPUs", "CPU", "memory"],
 )
-def test_what_can_never_run_is_answered_with_what_the_best_node_has(request_, best):
+def test_the_answer_for_a_job_that_never_fits_names_the_best_node(request_, best):
     world = World(node("n1", 2, cpu=1000), rules=CALM).runs("holder", "n1/0", duration=10.0)
     wait = world.submit("job", request=request_).decide().explain("job")
     assert wait.message.startswith("can never start on these nodes: 0 of 1 node fits: ")
@@ -186,7 +186,7 @@ def test_a_request_beyond_the_whole_quota_is_unsatisfiable():
     )
 
 
-def test_a_promise_that_is_lent_says_when_preemption_begins():
+def test_the_start_estimate_of_a_lent_quota_names_the_preemption():
     rules = with_rules(preemption=PreemptionRules(min_runtime_seconds=60, retry_seconds=5))
     world = World(node("n1", 2), quotas=[quota("owner", 2)], rules=rules)
     world.runs("x", "n1/0", "guest").decide(at=20).runs("y", "n1/1", "guest")
@@ -217,7 +217,7 @@ def test_behind_too_many_jobs_the_start_is_unknown():
     )
 
 
-def test_what_maintenance_takes_has_no_known_end():
+def test_a_start_that_waits_for_maintenance_has_no_known_time():
     world = one_node().runs("holder", "n1/0", duration=100.0).maintain("n1/1")
     assert isinstance(world.submit("job", 2).decide().explain("job").start, Unknown)
 

@@ -68,7 +68,7 @@ def test_a_replica_has_its_part_of_the_memory_and_there_are_as_many_gpus_as_boar
     assert ModelKeys().capacity(renamed.ledger.cluster) == {ANY: 2 * core.WHOLE_GPU}
 
 
-def test_who_asks_by_the_name_of_replicas_gets_one(renamed):
+def test_a_request_by_the_resource_name_of_replicas_gets_a_replica(renamed):
     for number in range(8):
         answer = renamed.asks(f"j{number}", gpus=1, resourceName=SHARED)
         assert not isinstance(answer, PlanRefusal)
@@ -127,10 +127,10 @@ def test_quotas_and_costs_count_a_part_of_a_gpu(renamed):
         (SLICED | {"nvidia.com/gpu.sharing-strategy": "none"}, OBSERVED, None),
     ],
 )
-def test_what_labels_say_of_replicas(labels, resource, found):
+def test_replicas_are_read_from_node_labels(labels, resource, found):
     assert replicas_of_a_gpu(labels, resource, number=8, gpus=2) == found
 
 
 @pytest.mark.parametrize(("number", "gpus"), [(2, 2), (7, 2), (8, 0), (0, 2)])
-def test_without_labels_units_that_are_no_multiple_of_the_gpus_are_whole(number, gpus):
+def test_without_labels_a_count_that_is_no_multiple_means_whole_gpus(number, gpus):
     assert replicas_of_a_gpu({}, OBSERVED, number=number, gpus=gpus) is None

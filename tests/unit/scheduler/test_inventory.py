@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent that lies about its node can do to the others."""
+"""The effects of an agent that reports a wrong inventory on other nodes."""
 
 import msgspec
 import pytest
@@ -10,12 +10,12 @@ from gpupack_crds.kinds import GpuNode
 
 
 def claiming(name, **changes):
-    """A GPUNode whose first GPU is said to be like this, whatever the CRD allows."""
-    told = gpu_node(name, gpus=2)
-    first, *rest = told.status.devices
+    """Build a GPUNode whose first GPU has these fields, even if the CRD forbids them."""
+    shown = gpu_node(name, gpus=2)
+    first, *rest = shown.status.devices
     devices = (msgspec.structs.replace(first, **changes), *rest)
-    status = msgspec.structs.replace(told.status, devices=devices)
-    return msgspec.structs.replace(told, status=status)
+    status = msgspec.structs.replace(shown.status, devices=devices)
+    return msgspec.structs.replace(shown, status=status)
 
 
 ABSURD = {"NUMA node": {"numa_node": 40_000}, "memory": {"memory_mib": 1 << 40}}
@@ -30,10 +30,10 @@ def test_a_node_of_absurd_numbers_gets_no_work_and_the_others_do(world, caplog, 
 
 def test_an_observed_node_of_absurd_memory_gets_no_work(world, caplog):
     world.add_observed_node("c")
-    told = gpu_node("c", mode="observed", resource=OBSERVED)
+    shown = gpu_node("c", mode="observed", resource=OBSERVED)
     devices = claiming("c", memory_mib=1 << 40, resource=OBSERVED).status.devices
-    status = msgspec.structs.replace(told.status, devices=devices)
-    world.ledger.gpus.upsert(msgspec.structs.replace(told, status=status))
+    status = msgspec.structs.replace(shown.status, devices=devices)
+    world.ledger.gpus.upsert(msgspec.structs.replace(shown, status=status))
     assert "node c gets no work" in caplog.text
     assert world.filter(pod("p", asking={OBSERVED: 1}), nodes=["a", "c"]).node_names == []
 
@@ -41,9 +41,9 @@ def test_an_observed_node_of_absurd_memory_gets_no_work(world, caplog):
 def test_no_node_has_more_gpus_than_its_agent_may_list_however_many_plugins_count_them():
     many = tuple(f"example.org/gpu-{number}" for number in range(8))
     world = World(observed=many)
-    told = gpu_node("x", gpus=0, mode="observed")
-    status = msgspec.structs.replace(told.status, resources=many)
-    world.ledger.gpus.upsert(msgspec.structs.replace(told, status=status))
+    shown = gpu_node("x", gpus=0, mode="observed")
+    status = msgspec.structs.replace(shown.status, resources=many)
+    world.ledger.gpus.upsert(msgspec.structs.replace(shown, status=status))
     world.ledger.nodes.upsert(node("x", **dict.fromkeys(many, 100)))
     devices = world.ledger.cluster.node("x").devices
     assert [device.index for device in devices] == list(range(MAX_GPUS))

@@ -20,7 +20,7 @@ def admitted(*placed, attempt=1):
     return job("train", attempt=attempt, phase="Admitted", placed=placed)
 
 
-def test_plan_status_and_pod_of_a_worker_are_one_place(world):
+def test_plan_status_and_pod_of_a_worker_count_once(world):
     placed = places(world.plan(plan_request("train", gpus=2)))[0]
     world.ledger.jobs.upsert(admitted((placed.node, [0, 1])))
     bound = pod("p", gpus=2, on=placed.node, devices=whole(placed.node, 0, 1), **WORKER)
@@ -65,7 +65,7 @@ def test_a_written_plan_has_no_deadline(world):
     assert world.free("a") == [1, 2, 3]
 
 
-def test_a_plan_that_lost_a_gpu_is_made_anew(world):
+def test_a_plan_that_lost_a_gpu_is_computed_again(world):
     before = places(world.plan(plan_request("train")))[0]
     number = int(before.devices[0].uuid[-1])
     world.ledger.gpus.upsert(gpu_node(before.node, failed=[number]))
@@ -87,7 +87,7 @@ def test_a_gang_in_one_clique_is_not_spread_over_gpus_without_nvlink(world):
     assert first.devices == second.devices
 
 
-def test_a_refused_gang_is_told_with_how_much_less_it_would_fit(world):
+def test_the_refusal_of_a_gang_says_with_how_many_gpus_less_it_would_fit(world):
     refusal = world.plan(plan_request("train", workers=2, gpus=5))
     assert "; the gang would fit with 1 GPU less for each worker; " in refusal.message
 
@@ -106,7 +106,7 @@ def test_the_end_of_an_attempt_frees_places_without_a_pod(world):
     assert world.free("a") == [0, 2, 3]
 
 
-def test_a_job_that_a_newer_release_wrote_keeps_its_places(world):
+def test_a_job_written_by_a_newer_release_keeps_its_gpus(world):
     newer = {"failurePolicy": [{"exitCodes": [1], "action": "Snooze"}], "policy": "newest-fit"}
     written = job("train", attempt=1, phase="Preempting", placed=[("a", [0])], **newer)
     world.ledger.jobs.upsert(written)
@@ -118,12 +118,12 @@ def test_a_job_that_a_newer_release_wrote_keeps_its_places(world):
     [whole("a", 0, 0), part("a", 0, percent=100, memory_mib=1 << 40)],
     ids=["a GPU twice", "memory beyond any GPU"],
 )
-def test_one_wrong_place_of_a_job_gives_none_of_its_gpus_away(world, wrong):
+def test_one_invalid_placement_of_a_job_releases_none_of_its_gpus(world, wrong):
     world.ledger.jobs.upsert(admitted(("a", wrong), ("a", [1])))
     assert world.free("a") == [2, 3]
 
 
-def test_cpu_of_a_written_place_is_that_of_the_jobs_template(world):
+def test_cpu_of_a_recorded_placement_is_that_of_the_template(world):
     asking = {"name": "worker", "resources": {"requests": {"cpu": "20"}}}
     template = {"spec": {"containers": [asking], "overhead": {"cpu": "2"}}}
     placed = job("train", attempt=1, phase="Admitted", placed=[("a", [0])], template=template)
@@ -166,7 +166,7 @@ def test_a_bind_in_flight_outlives_a_list_that_does_not_show_it(world):
     assert world.states() == ["landed"]
 
 
-def test_a_bind_that_did_not_land_gives_the_workers_place_back_to_the_worker(world):
+def test_a_failed_bind_leaves_the_gpus_to_the_worker(world):
     world.ledger.jobs.upsert(admitted(("a", [0])))
     world.reserve(pod("p", **WORKER), "a")
     world.ledger.end_bind("uid-p", Outcome.NOT_LANDED)
@@ -183,7 +183,7 @@ def test_an_unanswered_bind_has_no_deadline(world):
     assert world.states() == ["unanswered"]
 
 
-def test_what_the_watch_showed_stands_against_a_late_answer(world):
+def test_the_state_of_the_watch_wins_over_a_late_answer(world):
     (where,) = world.filter(pod("p")).node_names
     world.reserve(pod("p"), where)
     world.ledger.pods.upsert(pod("p", on=where, devices=whole(where, 0)))
@@ -191,7 +191,7 @@ def test_what_the_watch_showed_stands_against_a_late_answer(world):
     assert world.states() == ["bound"]
 
 
-def test_a_watch_that_lags_does_not_bring_back_a_pod_that_a_read_has_told_to_be_gone(world):
+def test_a_late_watch_event_does_not_restore_a_pod_that_a_read_showed_deleted(world):
     """Its place may be another's by then."""
     (where,) = world.filter(pod("p")).node_names
     world.reserve(pod("p"), where)
@@ -229,7 +229,7 @@ def test_a_worker_whose_gpu_another_holds_is_not_bound(world):
         world.reserve(pod("p", **WORKER), "a")
 
 
-def test_a_worker_waits_while_its_nodes_kubelet_would_turn_it_away(world):
+def test_a_worker_waits_while_the_kubelet_of_its_node_would_reject_it(world):
     world.ledger.jobs.upsert(admitted(("a", [0])))
     asking = pod("p", **WORKER)
     world.ledger.nodes.upsert(node("a", tickets=0, slots=0))
@@ -240,7 +240,7 @@ def test_a_worker_waits_while_its_nodes_kubelet_would_turn_it_away(world):
     assert world.filter(asking).node_names == ["a"]
 
 
-def test_a_plan_on_a_node_that_is_away_is_made_anew(world):
+def test_a_plan_on_a_node_that_is_not_ready_is_computed_again(world):
     before = places(world.plan(plan_request("train")))[0]
     world.ledger.nodes.upsert(node(before.node, ready=False))
     assert places(world.plan(plan_request("train")))[0].node != before.node
@@ -282,7 +282,7 @@ def test_a_gpu_that_two_nodes_claim_stays_with_the_first(world, caplog):
     assert "c" in world.ledger.cluster
 
 
-def test_a_gone_gpu_whose_number_another_has_now_takes_no_work_from_the_others(world):
+def test_a_removed_gpu_with_a_reused_index_does_not_block_the_others(world):
     gpus = gpu_node("a", gpus=3, failed=[1])
     first, gone, last = gpus.status.devices
     devices = (first, gone, msgspec.structs.replace(last, index=gone.index))
@@ -355,5 +355,5 @@ def test_a_job_that_asks_for_memory_beyond_any_gpu_is_refused(world):
     assert refusal.counts == {"GpuMemoryTooSmall": 2}
 
 
-def test_a_gang_that_lacks_nothing_but_room_says_so_for_whoever_could_ask_for_nodes(world):
+def test_a_gang_that_lacks_only_gpus_reports_a_gpu_shortage_for_autoscalers(world):
     assert world.plan(plan_request("train", workers=9)).gpu_shortage == GpuShortage()

@@ -148,7 +148,7 @@ class Cluster(RuleBasedStateMachine):
             self.deliver(kind)
 
     @rule(kind=KINDS)
-    def a_watch_lists_anew(self, kind):
+    def a_watch_lists_again(self, kind):
         self.events[kind].clear()
         getattr(self.world.ledger, kind).replace(list(getattr(self, kind).values()))
 
@@ -198,7 +198,7 @@ class Cluster(RuleBasedStateMachine):
             self.deliver("jobs")
         if self.world.now >= self.lists_at:
             self.lists_at = math.inf
-            self.a_watch_lists_anew("jobs")
+            self.a_watch_lists_again("jobs")
 
     # The operator
 
@@ -390,7 +390,7 @@ class Cluster(RuleBasedStateMachine):
     # What must hold
 
     def check_decided(self, allocation):
-        """What the ledger has just given away was free, as far as it has been told."""
+        """Check that the GPUs that the ledger has just assigned were free, as far as it knew."""
         for grant in allocation.placement.devices:
             check_fits([each for each in self.known_holdings() if each.uuid == grant.uuid])
         for resource in allocation.tokens:

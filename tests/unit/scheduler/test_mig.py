@@ -16,8 +16,8 @@ CUT = (("1g.10gb", 0), ("1g.10gb", 1), ("3g.40gb", 4))
 
 def cut_node(name, *, layouts=(CUT,), gpus=0, **changes):
     """A GPUNode with whole GPUs, and others that are cut into slices."""
-    told = msgspec.to_builtins(gpu_node(name, gpus=gpus, **changes))
-    devices = [*told["status"].get("devices", ())]
+    raw = msgspec.to_builtins(gpu_node(name, gpus=gpus, **changes))
+    devices = [*raw["status"].get("devices", ())]
     for number, layout in enumerate(layouts, gpus):
         devices += [
             {
@@ -32,8 +32,8 @@ def cut_node(name, *, layouts=(CUT,), gpus=0, **changes):
             }
             for profile, start in layout
         ]
-    told["status"]["devices"] = devices
-    return msgspec.convert(told, GpuNode)
+    raw["status"]["devices"] = devices
+    return msgspec.convert(raw, GpuNode)
 
 
 @pytest.fixture
@@ -64,13 +64,13 @@ def test_slices_come_from_gpus_that_are_used_already(cut):
     assert placed(cut, "s", {SMALL: 1}) == ["MIG-x-1-0"]
 
 
-def test_who_asks_for_more_than_is_free_is_told_so(cut):
+def test_a_request_for_more_slices_than_are_free_is_refused_with_the_reason(cut):
     placed(cut, "p", {HALF: 2})
     text = placed(cut, "q", {HALF: 1})
     assert "fewer than 1 free MIG slice 3g.40gb" in text
 
 
-def test_who_asks_for_a_profile_that_no_gpu_is_cut_into_is_told_so(cut):
+def test_a_request_for_a_profile_that_no_gpu_has_is_refused_with_the_reason(cut):
     assert "no MIG slices 7g.80gb" in placed(cut, "p", {"gpupack.dev/mig-7g.80gb": 1})
 
 
@@ -95,7 +95,7 @@ def test_a_profile_with_media_engines_is_spelt_with_a_dot_in_its_resource():
         ({SMALL: 1 << 20}, "no node has more than"),
     ],
 )
-def test_a_wrong_ask_is_told_what_is_wrong(cut, asking, text):
+def test_an_invalid_slice_request_is_refused_with_the_reason(cut, asking, text):
     assert text in placed(cut, "p", asking)
 
 
@@ -121,7 +121,7 @@ def test_a_node_may_have_slices_and_whole_gpus():
         {"maintenance": [{"reason": "a fan", "gpus": ["GPU-x-0"]}]},
     ],
 )
-def test_what_is_decided_about_a_gpu_is_so_of_its_slices(spec):
+def test_quarantine_and_maintenance_of_a_gpu_apply_to_its_slices(spec):
     world = World()
     world.ledger.gpus.upsert(cut_node("x", layouts=(CUT, CUT), **spec))
     world.ledger.nodes.upsert(node("x", tickets=0, slots=0, **{SMALL: 4, HALF: 2}))
@@ -148,8 +148,8 @@ def test_a_gang_gets_slices_or_nothing(cut):
 
 
 def test_slices_that_are_about_to_be_replaced_get_no_new_work(cut):
-    told = msgspec.to_builtins(cut_node("x", layouts=(CUT, CUT)))
-    told["status"]["migGpus"] = [{"gpu": "GPU-x-0", "changing": True}, {"gpu": "GPU-x-1"}]
-    cut.ledger.gpus.upsert(msgspec.convert(told, GpuNode))
+    raw = msgspec.to_builtins(cut_node("x", layouts=(CUT, CUT)))
+    raw["status"]["migGpus"] = [{"gpu": "GPU-x-0", "changing": True}, {"gpu": "GPU-x-1"}]
+    cut.ledger.gpus.upsert(msgspec.convert(raw, GpuNode))
     assert placed(cut, "p", {HALF: 1}) == ["MIG-x-1-4"]
     assert "fewer than 1 free MIG slice 3g.40gb" in placed(cut, "q", {HALF: 1})

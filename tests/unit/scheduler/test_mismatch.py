@@ -34,9 +34,7 @@ def admitted(world, held, **spec):
 
 
 @pytest.mark.parametrize(("held", "asking", "text"), OTHERS.values(), ids=OTHERS)
-def test_a_pod_that_asks_for_other_gpus_than_its_workers_place_gets_no_node(
-    world, held, asking, text
-):
+def test_a_pod_that_requests_other_gpus_than_its_worker_gets_no_node(world, held, asking, text):
     admitted(world, held)
     result = world.filter(pod("p", asking=asking, **WORKER), nodes=["a"])
     assert result.node_names == []
@@ -44,9 +42,7 @@ def test_a_pod_that_asks_for_other_gpus_than_its_workers_place_gets_no_node(
 
 
 @pytest.mark.parametrize(("held", "asking", "text"), OTHERS.values(), ids=OTHERS)
-def test_a_pod_that_asks_for_other_gpus_than_its_workers_place_is_not_bound(
-    world, held, asking, text
-):
+def test_a_pod_that_requests_other_gpus_than_its_worker_is_not_bound(world, held, asking, text):
     admitted(world, held)
     with pytest.raises(RequestMismatch) as refused:
         world.reserve(pod("p", asking=asking, **WORKER), "a")
@@ -54,7 +50,7 @@ def test_a_pod_that_asks_for_other_gpus_than_its_workers_place_is_not_bound(
     assert world.states() == ["written"]
 
 
-def test_the_place_stays_for_the_pod_that_asks_for_it(world):
+def test_the_gpus_of_a_worker_stay_held_for_the_pod_that_requests_them(world):
     admitted(world, LARGE_SHARE)
     world.filter(pod("p", asking=share_limits(1, "1Mi"), **WORKER), nodes=["a"])
     true_worker = pod("q", asking=share_limits(99, "70Gi"), **WORKER)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs that the agents of two nodes list: whose are they?"""
+"""GPUs that the agents of two nodes list: they belong to one of them."""
 
 import msgspec
 import pytest
@@ -75,7 +75,7 @@ def test_the_order_in_which_lists_come_makes_no_difference(starting):
     assert served(starting) == ["b"]
 
 
-def test_what_lingers_is_an_agents_word_and_proves_nothing(starting):
+def test_reported_holders_do_not_prove_that_a_node_owns_the_gpus(starting):
     lying = gpu_node("aaa", prefix="b", lingering={"p": whole("b", 0)})
     listed(starting, lying, gpu_node("b"))
     starting.ledger.pods.replace([])
@@ -88,13 +88,13 @@ def test_once_one_agent_lists_the_gpus_no_more_the_other_gets_work(starting):
     assert served(starting) == ["aaa", "b"]
 
 
-def test_an_agent_cannot_list_what_gpus_of_observed_nodes_are_called(starting):
+def test_an_agent_cannot_claim_uuids_of_observed_nodes(starting):
     starting.ledger.nodes.replace([node("aaa"), observed_node("z")])
-    told = gpu_node("aaa", gpus=1)
-    (device,) = told.status.devices
+    shown = gpu_node("aaa", gpus=1)
+    (device,) = shown.status.devices
     lie = msgspec.structs.replace(device, uuid=f"z/{OBSERVED}/0")
     lying = msgspec.structs.replace(
-        told, status=msgspec.structs.replace(told.status, devices=(lie,))
+        shown, status=msgspec.structs.replace(shown.status, devices=(lie,))
     )
     starting.ledger.gpus.replace([lying, gpu_node("z", mode="observed", resource=OBSERVED)])
     assert served(starting) == ["z"]
@@ -113,20 +113,20 @@ RENAMED = gpu_node("b2", prefix="b", of="uid-b2")
 
 @pytest.fixture
 def renamed(starting):
-    """Node b, whose GPUNode is left behind, and b2."""
+    """Node b with a stale GPUNode, and node b2."""
     starting.ledger.nodes.replace([node("b", uid="uid-b"), node("b2", uid="uid-b2")])
     starting.ledger.gpus.replace([gpu_node("b", of="uid-b")])
     starting.ledger.pods.replace([])
     return starting
 
 
-def test_a_gpunode_that_is_left_of_a_removed_node_takes_nothing_from_others(renamed):
+def test_a_stale_gpunode_takes_no_gpus_from_other_nodes(renamed):
     renamed.ledger.nodes.remove(node("b"))
     renamed.ledger.gpus.upsert(RENAMED)
     assert served(renamed) == ["b2"]
 
 
-def test_it_makes_no_difference_when_the_node_is_removed(renamed):
+def test_the_time_of_a_node_removal_makes_no_difference(renamed):
     renamed.ledger.gpus.upsert(RENAMED)
     assert served(renamed) == ["b"]
     renamed.ledger.nodes.remove(node("b"))
@@ -148,10 +148,10 @@ def test_a_pod_that_is_still_shown_on_the_removed_node_takes_nothing_either(rena
     assert renamed.free("b2") == [0, 1, 2, 3]
 
 
-def test_what_its_agent_says_is_still_held_is(renamed):
+def test_gpus_that_the_agent_reports_as_held_are_held(renamed):
     renamed.ledger.nodes.remove(node("b"))
-    told = gpu_node("b2", prefix="b", of="uid-b2", lingering={"p": whole("b", 0)})
-    renamed.ledger.gpus.upsert(told)
+    shown = gpu_node("b2", prefix="b", of="uid-b2", lingering={"p": whole("b", 0)})
+    renamed.ledger.gpus.upsert(shown)
     assert renamed.free("b2") == [1, 2, 3]
 
 
@@ -164,7 +164,7 @@ def test_a_gpunode_of_an_earlier_node_of_the_name_says_nothing_about_this_one(re
     assert served(renamed) == ["b2", "b"]
 
 
-def test_a_node_that_is_silent_for_long_has_no_say(renamed):
+def test_a_node_without_a_recent_heartbeat_loses_its_claim(renamed):
     renamed.ledger.gpus.upsert(RENAMED)
     renamed.ledger.nodes.upsert(node("b", uid="uid-b", ready="Unknown"))
     renamed.now += LONG_SECONDS - 1
@@ -185,7 +185,7 @@ def test_a_silence_that_ends_in_time_is_none(renamed):
     assert served(renamed) == ["b"]
 
 
-def test_of_two_silent_nodes_the_first_keeps_the_gpus(renamed):
+def test_of_two_nodes_without_heartbeats_the_first_keeps_the_gpus(renamed):
     renamed.ledger.gpus.upsert(RENAMED)
     for name in ("b", "b2"):
         renamed.ledger.nodes.upsert(node(name, uid=f"uid-{name}", ready="Unknown"))

@@ -17,11 +17,11 @@ def outlook(*counts, churn=0.5):
 
 
 def shown(stores, status, name="cluster"):
-    told = {"metadata": {"name": name}, "status": {"demandForecast": msgspec.to_builtins(status)}}
-    stores.cohorts.upsert(msgspec.json.decode(msgspec.json.encode(told), type=GpuCohort))
+    raw = {"metadata": {"name": name}, "status": {"demandForecast": msgspec.to_builtins(status)}}
+    stores.cohorts.upsert(msgspec.json.decode(msgspec.json.encode(raw), type=GpuCohort))
 
 
-async def test_what_no_node_could_take_is_not_expected_of_those_to_come():
+async def test_requests_that_fit_no_node_are_not_in_the_forecast():
     both = outlook((ONE, 1), (core.Request(gpus=100), 1))
     found = await outlooks.servable(both, lambda asked: asked.gpus < 100)
     assert found == outlook((ONE, 1))
@@ -36,18 +36,18 @@ async def test_what_no_node_could_take_is_not_expected_of_those_to_come():
         core.Request(gpus=0, cpu=100),
     ],
 )
-def test_what_is_written_is_read_as_it_was(request_):
+def test_a_written_forecast_is_read_unchanged(request_):
     found = outlooks.read(outlooks.written(outlook((request_, 1))))
     assert found.mix.demands[0].request.gpus in {request_.gpus, 0}
     assert found == outlooks.read(outlooks.written(found))
     assert found.churn == 0.5
 
 
-def test_of_too_many_kinds_the_commonest_are_told():
+def test_the_most_common_of_too_many_request_kinds_are_written():
     kinds = [(core.Request(gpus=1, cpu=n), 2 if n < 10 else 1) for n in range(MAX_DEMANDS + 100)]
-    told = outlooks.written(outlook(*kinds))
-    assert len(told.demands) == MAX_DEMANDS
-    assert {each.cpu_milli for each in told.demands[:10]} == set(range(10))
+    written = outlooks.written(outlook(*kinds))
+    assert len(written.demands) == MAX_DEMANDS
+    assert {each.cpu_milli for each in written.demands[:10]} == set(range(10))
 
 
 def test_a_kind_that_names_more_models_than_a_job_may_is_left_out():
@@ -55,7 +55,7 @@ def test_a_kind_that_names_more_models_than_a_job_may_is_left_out():
     assert len(outlooks.written(outlook((many, 1), (ONE, 1))).demands) == 1
 
 
-def test_what_the_cohort_cluster_shows_is_due_once():
+def test_a_forecast_is_due_once():
     stores = QuotaStores()
     subject = Published(stores)
     assert not subject.due()
@@ -75,7 +75,7 @@ def test_no_other_cohort_is_believed():
     assert not Published(stores).due()
 
 
-def test_what_cannot_be_read_says_nothing():
+def test_an_invalid_forecast_is_ignored():
     stores = QuotaStores()
     both = Demand(count=1, gpus=1, share_milli=500)
     shown(stores, DemandForecast(demands=(both,)))
@@ -84,8 +84,8 @@ def test_what_cannot_be_read_says_nothing():
     assert subject.outlook() == core.DemandForecast()
 
 
-def test_two_who_read_the_same_rank_nodes_the_same():
+def test_processes_that_read_the_same_forecast_rank_nodes_alike():
     """Prices rest on the last digit of a weight: both go by what is written."""
-    told = outlooks.written(outlook((ONE, 3), (HALF, 7), (core.Request(gpus=4), 1), churn=0.333))
-    informed = [core.policy_named("bid-price").informed(outlooks.read(told)) for _ in range(2)]
+    written = outlooks.written(outlook((ONE, 3), (HALF, 7), (core.Request(gpus=4), 1), churn=0.333))
+    informed = [core.policy_named("bid-price").informed(outlooks.read(written)) for _ in range(2)]
     assert informed[0].worth.tolist() == informed[1].worth.tolist()

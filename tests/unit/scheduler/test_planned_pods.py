@@ -31,7 +31,7 @@ def test_an_onlooker_plans_the_pod_that_admission_made():
     assert (request.cpu, request.selector.labels) == (20_000, (("pool", "gold"),))
 
 
-def test_of_template_and_planned_pod_one_is_kept():
+def test_only_one_of_template_and_planned_pod_is_stored():
     large = {"spec": {"containers": [worker("1")], "nodeSelector": {"pool": "x" * 9000}}}
     shown = job("train", template=large, planned={"spec": pod_spec("20")}, kind=PendingJob)
     assert shown.spec.template is None
@@ -43,11 +43,11 @@ def test_of_template_and_planned_pod_one_is_kept():
     [{"omitted": True}, {"spec": {"nodeSelector": {"pool": "x" * MAX_RULES_BYTES}}}],
     ids=["not written", "too many rules"],
 )
-def test_where_the_pod_is_not_known_an_onlooker_does_not_plan_the_template(planned):
+def test_a_read_only_ledger_does_not_plan_a_template_without_its_pod(planned):
     assert gang_request.of_placed(asking(planned), ()) is None
 
 
-def test_cpu_of_a_written_place_is_that_of_the_planned_pod(world):
+def test_cpu_of_a_recorded_placement_is_that_of_the_planned_pod(world):
     planned = {"spec": pod_spec("20", overhead={"cpu": "2"})}
     held = {"phase": "Admitted", "placed": [("a", [0])]}
     world.ledger.jobs.upsert(job("train", attempt=1, template=TEMPLATE, planned=planned, **held))

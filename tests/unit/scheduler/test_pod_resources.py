@@ -63,7 +63,7 @@ DISK = {"ephemeral-storage": "1Gi"}
         (spec({"nvidia.com/mig-1g.10gb": "1"}), {"nvidia.com/mig-1g.10gb": 1}),
     ],
 )
-def test_what_is_neither_cpu_nor_memory_nor_our_gpus_is_counted_by_its_name(asking, extended):
+def test_other_resources_are_counted_by_name(asking, extended):
     assert dict(pod_resources.needs(asking, ("nvidia.com/gpu",)).extended) == extended
 
 

@@ -12,10 +12,10 @@ OUTLOOK = core.DemandForecast(core.RequestMix.of([(ONE, 1)]), churn=1.0)
 
 
 class Wise(core.Policy):
-    """Remembers what it was told."""
+    """Remembers the forecast that it was given."""
 
-    def __init__(self, name, told=None):
-        self.name, self.told = name, told
+    def __init__(self, name, forecast=None):
+        self.name, self.forecast = name, forecast
 
     def score(self, view, request, rows):
         raise NotImplementedError
@@ -39,7 +39,7 @@ async def learned(subject, *, until):
         task.cancel()
 
 
-def told(*, arrivals):
+def learner_of(*, arrivals):
     learner = core.DemandLearner()
     for _ in range(arrivals):
         learner.record_arrival(ONE)
@@ -48,45 +48,45 @@ def told(*, arrivals):
 
 def test_with_a_known_outlook_the_first_decision_is_informed_already():
     subject = Policies("wise", core.DemandLearner(), known=OUTLOOK, look=Wise)
-    assert subject.named().told is OUTLOOK
+    assert subject.named().forecast is OUTLOOK
 
 
-def test_a_policy_that_cannot_be_told_what_is_known_decides_without(caplog):
+def test_a_policy_that_rejects_the_known_forecast_decides_without_it(caplog):
     subject = Policies("slow-witted", core.DemandLearner(), known=OUTLOOK, look=Wise)
-    assert subject.named().told is None
+    assert subject.named().forecast is None
     assert caplog.messages == ["policy slow-witted decides without what is known: no prices"]
 
 
 async def test_with_a_known_outlook_nothing_is_learned():
-    subject = Policies("wise", told(arrivals=1000), known=OUTLOOK, look=Wise)
+    subject = Policies("wise", learner_of(arrivals=1000), known=OUTLOOK, look=Wise)
     subject.named()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
             await subject.run()
-    assert subject.named().told is OUTLOOK
+    assert subject.named().forecast is OUTLOOK
 
 
-async def test_what_was_learned_reaches_the_policy_in_use():
-    subject = Policies("wise", told(arrivals=1000), look=Wise)
-    assert subject.named().told is None
-    await learned(subject, until=lambda: subject.named().told is not None)
-    assert subject.named().told.mix == OUTLOOK.mix
+async def test_the_learned_forecast_reaches_the_policy_in_use():
+    subject = Policies("wise", learner_of(arrivals=1000), look=Wise)
+    assert subject.named().forecast is None
+    await learned(subject, until=lambda: subject.named().forecast is not None)
+    assert subject.named().forecast.mix == OUTLOOK.mix
 
 
 async def test_a_policy_that_is_asked_for_later_learns_it_too():
-    subject = Policies("wise", told(arrivals=1000), look=Wise)
+    subject = Policies("wise", learner_of(arrivals=1000), look=Wise)
     subject.named()
-    await learned(subject, until=lambda: subject.named().told is not None)
+    await learned(subject, until=lambda: subject.named().forecast is not None)
     subject.named("wiser")
-    await learned(subject, until=lambda: subject.named("wiser").told is not None)
+    await learned(subject, until=lambda: subject.named("wiser").forecast is not None)
 
 
 async def test_a_policy_that_cannot_learn_goes_on_and_keeps_no_other_from_learning(caplog):
-    subject = Policies("slow-witted", told(arrivals=1000), look=Wise)
+    subject = Policies("slow-witted", learner_of(arrivals=1000), look=Wise)
     subject.named()
     subject.named("wise")
-    await learned(subject, until=lambda: subject.named("wise").told and caplog.messages)
-    assert subject.named().told is None
+    await learned(subject, until=lambda: subject.named("wise").forecast and caplog.messages)
+    assert subject.named().forecast is None
     assert "policy slow-witted goes on with what it knew: no prices" in caplog.messages
 
 
@@ -95,8 +95,8 @@ def test_a_name_that_is_none_is_refused_with_those_that_are():
         Policies("best-fit", core.DemandLearner()).named("none-such")
 
 
-async def test_policies_that_nobody_has_asked_for_learn_as_well():
-    """Whoever asks first must not decide otherwise than another process, which was asked before."""
-    subject = Policies("wise", told(arrivals=1000), look=Wise)
+async def test_policies_that_were_not_requested_yet_learn_as_well():
+    """The first request must get the same decision as in a process with earlier requests."""
+    subject = Policies("wise", learner_of(arrivals=1000), look=Wise)
     await learned(subject, until=lambda: len(subject._stale) == 0 and subject._outlook)
-    assert subject.named("fgd").told.mix == OUTLOOK.mix
+    assert subject.named("fgd").forecast.mix == OUTLOOK.mix

@@ -20,7 +20,7 @@ def watched(
     init=False,
     whole=None,
     overhead=None,
-    **told,
+    **more,
 ):
     """A bound pod of one container; figures are CPUs. `whole`: the same of the pod as a whole."""
     resources = None if actual is None else {"requests": {"cpu": actual}}
@@ -42,7 +42,7 @@ def watched(
             "phase": "Running",
             "conditions": [pending] if reason else [],
             f"{kind}Statuses": [status | ({"resources": resources} if resources else {})],
-            **told,
+            **more,
         },
     }
     return msgspec.json.decode(msgspec.json.encode(built), type=WatchedPod)
@@ -53,7 +53,7 @@ def counted(*args, **kw):
 
 
 @pytest.mark.parametrize(
-    ("told", "cpu"),
+    ("figures", "cpu"),
     [
         (("1", None, None), 1000),
         (("1", "1", "1"), 1000),
@@ -67,9 +67,9 @@ def counted(*args, **kw):
         (("1", "30", "30", "Infeasible"), 30_000),
     ],
 )
-def test_a_container_counts_the_most_of_wish_and_facts_and_not_a_wish_that_is_refused(told, cpu):
-    assert counted(*told) == cpu
-    assert counted(*told, init=True) == cpu
+def test_a_container_counts_the_maximum_of_desired_and_actual_resources(figures, cpu):
+    assert counted(*figures) == cpu
+    assert counted(*figures, init=True) == cpu
 
 
 def test_older_kubernetes_says_in_another_field_that_it_refuses():
@@ -103,7 +103,7 @@ def test_the_ledger_counts_a_bound_pod_so(pod, free):
     assert world.ledger.cluster.arrays.free_cpu[world.ledger.cluster.row("a")] == free
 
 
-def test_a_shrink_that_has_happened_gives_what_it_freed_to_others():
+def test_resources_freed_by_a_shrink_are_available():
     world = World()
     world.add_node("a")
     world.ledger.pods.upsert(watched("1", "30", "30"))

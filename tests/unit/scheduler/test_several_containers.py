@@ -70,7 +70,7 @@ def test_two_replicas_of_shared_gpus_are_refused_as_they_may_be_of_one():
     assert "only one may ask for a share or a replica" in ask.refusal
 
 
-def test_no_more_gpus_are_asked_for_together_than_a_node_can_have():
+def test_the_sum_of_container_requests_is_limited_to_a_node():
     most = {names.GPU: "128"}
     assert "ask for 256 GPUs together; no node has more than 128" in asked(most, most).refusal
 

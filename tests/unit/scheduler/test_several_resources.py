@@ -26,14 +26,14 @@ def placed(world, pod_):
 
 
 def free(world):
-    """How many GPUs of each kind nobody has."""
+    """Count the free GPUs of each kind."""
     node = world.ledger.cluster.node("x")
     resources = [device.resource for device in node.devices]
     there = [resources[number] for number in world.free("x")]
     return there.count(OBSERVED), there.count(OTHER)
 
 
-def test_tickets_of_each_resource_are_counted_for_themselves(world):
+def test_device_tokens_of_each_resource_are_counted_separately(world):
     placed(world, asking("p", OBSERVED, 2))
     assert free(world) == (0, 3)
     placed(world, asking("q", OTHER, 3))
@@ -69,13 +69,13 @@ def test_models_are_those_of_the_gpus_of_that_resource(world):
     assert world.plan(plan_request("b", gpuModels=["H100"], resourceName=OTHER)).never
 
 
-def test_who_asks_for_our_gpus_is_told_by_which_names_these_are_asked_for(world):
+def test_a_request_by_the_wrong_resource_name_is_refused_with_the_valid_names(world):
     text = f"its GPUs are requested by another resource name: {OTHER} or {OBSERVED}"
     result = world.filter(pod("p"), nodes=["x"])
     assert result.failed_and_unresolvable_nodes == {"x": text}
 
 
-def test_while_one_plugin_is_away_the_gpus_of_the_other_are_given_out(world):
+def test_gpus_of_one_plugin_are_assigned_while_the_other_is_away(world):
     (worker,) = places(world.plan(plan_request("train", resourceName=OTHER)))
     world.ledger.nodes.upsert(observed_node("x", gpus=2, **{OTHER: 0}))
     assert world.filter(asking("p", OBSERVED), nodes=["x"]).node_names == ["x"]
@@ -101,7 +101,7 @@ def test_a_restart_counts_both_kinds_as_before(world):
     assert free(world) == (1, 1)
 
 
-def test_gpus_that_stand_for_tickets_are_of_their_resource(world):
+def test_gpus_withheld_for_device_tokens_have_the_same_resource(world):
     world.ledger.pods.upsert(pod("p", asking={OTHER: "2"}, on="x"))
     world.ledger.pods.upsert(pod("q", asking={OBSERVED: "1", OTHER: "1"}, on="x"))
     world.decide()

@@ -77,7 +77,7 @@ def test_a_worker_that_is_not_the_first_of_its_pod_has_no_pod(world):
         world.reserve(pod("x", worker=("train", 1, 3)), "a")
 
 
-def test_a_second_pod_is_refused_with_the_workers_whose_place_is_held(world):
+def test_the_refusal_of_a_second_pod_names_the_workers_with_held_gpus(world):
     four_and_two(world)
     world.bind(worker_pod(0, 4), "a")
     answer = world.filter(worker_pod(0, 4, name="again"))
@@ -119,7 +119,7 @@ def test_pods_that_are_seen_before_their_job_contradict_nothing(world):
     assert (world.free("a"), world.free("b")) == ([], [1, 2])
 
 
-def test_a_pod_that_is_gone_leaves_the_places_to_its_workers(world):
+def test_a_deleted_shared_pod_leaves_the_gpus_to_its_workers(world):
     four_and_two(world)
     bound = world.bind(worker_pod(0, 4), "a")
     world.ledger.pods.remove(bound)
@@ -172,7 +172,7 @@ def test_whatever_else_than_true_means_a_pod_for_each_worker(world, odd):
     assert all(claim.pod_index is None for claim in world.ledger.claims.workers.values())
 
 
-def test_what_the_spec_asks_for_does_not_change_a_layout_that_is_written(world):
+def test_a_changed_spec_does_not_change_a_recorded_layout(world):
     places = [("a", [0]), ("a", [1])]
     shown = job("train", attempt=1, phase="Admitted", placed=places, workers=2, podPerWorker=False)
     world.ledger.jobs.upsert(shown)

@@ -48,7 +48,7 @@ def test_shares_of_several_namespaces_fill_one_gpu_before_the_next(world):
     assert world.left("a") == [10, 70, 100, 100]
 
 
-def test_a_jobs_share_goes_to_the_gpu_that_a_plain_pod_shares(world):
+def test_a_share_of_a_job_goes_to_a_gpu_that_a_standalone_pod_shares(world):
     placed(world, sharing("p"))
     (worker,) = places(world.plan(plan_request("train", share=SHARE)))
     assert (worker.node, worker.devices) == ("a", part("a", 0, percent=30))
@@ -66,7 +66,7 @@ def test_a_written_share_is_held_after_a_restart(world):
     assert world.left("a") == [40, 100, 100, 100]
 
 
-def test_a_workers_share_and_its_pods_are_one_place(world):
+def test_the_share_of_a_worker_and_of_its_pod_count_once(world):
     held = [("a", part("a", 0, percent=30))]
     world.ledger.jobs.upsert(job("train", attempt=1, phase="Admitted", placed=held))
     world.bind(sharing("p", worker=("train", 1, 0)), "a")
@@ -133,7 +133,7 @@ def test_a_share_of_a_gpu_that_failed_is_not_bound(world):
 
 
 @pytest.mark.parametrize("missing", [{"tickets": 0}, {"slots": 0}])
-def test_a_node_that_lacks_one_of_the_kubelets_tickets_gets_no_work(world, missing):
+def test_a_node_whose_kubelet_lacks_a_device_token_gets_no_work(world, missing):
     world.ledger.nodes.upsert(node("a", **missing))
     for asking in (pod("p"), sharing("q")):
         result = world.filter(asking, nodes=["a"])
@@ -178,7 +178,7 @@ def test_limited_and_cooperative_shares_are_not_on_one_gpu(world):
     assert found == [uuid("a", number) for number in (0, 1, 0, 1)]
 
 
-def test_a_namespace_that_shares_with_nobody_else_is_alone_on_its_gpus(world):
+def test_a_namespace_that_shares_with_no_other_is_alone_on_its_gpus(world):
     first = placed(world, annotated("p", share_with="namespace", namespace="team-a"))
     assert first[0].exclusive_to_namespace == "team-a"
     for name, changes in {
@@ -190,7 +190,7 @@ def test_a_namespace_that_shares_with_nobody_else_is_alone_on_its_gpus(world):
     assert placed(world, again)[0].uuid == first[0].uuid
 
 
-def test_who_shares_with_whom_is_known_after_a_restart(world):
+def test_sharing_groups_are_known_after_a_restart(world):
     spec = {"percent": 30, "memory": "8Gi", "shareWith": "namespace"}
     (worker,) = places(world.plan(plan_request("train", share=spec, namespace="team-a")))
     assert (worker.devices[0].uuid, worker.devices[0].exclusive_to_namespace) == (
@@ -220,6 +220,6 @@ def test_a_worker_has_the_share_that_was_planned_for_it(world):
         ({"share_with": "friends"}, "is 'friends'; set it to anyone or namespace"),
     ],
 )
-def test_what_no_share_can_be_is_refused(world, said, text):
+def test_an_invalid_share_is_refused(world, said, text):
     result = world.filter(annotated("p", **said))
     assert text in str(result)

@@ -43,7 +43,7 @@ def test_the_worse_of_its_figures_counts(speeds):
     assert speeds.of("b") == {"b-0": 760}
 
 
-def test_what_differs_by_less_than_a_step_is_alike(speeds):
+def test_speeds_that_differ_by_less_than_a_step_are_equal(speeds):
     speeds.put("b", gpunode("b", 594, 606, 588))
     assert list(speeds.of("b").values()) == [1000, 1000, USUAL_SPEED - STEP]
 
@@ -57,7 +57,7 @@ def test_of_too_few_gpus_no_median_is_made():
 @pytest.mark.parametrize(
     "fields", [{"outcome": "Failed"}, {"outcome": "Unknown"}, {"simulated": True}, {"model": "T4"}]
 )
-def test_figures_of_others_are_no_measure(speeds, fields):
+def test_measurements_of_other_gpus_do_not_count(speeds, fields):
     speeds.put("b", gpunode("b", 60, 60, **fields))
     assert speeds.of("b") == {}
     assert speeds.of("a")["a-0"] == 1000
@@ -68,13 +68,13 @@ def test_a_burn_in_that_moves_no_median_changes_no_other_node(speeds):
     assert speeds.put("b", gpunode("b", 603)) == set()
 
 
-def test_where_a_median_moves_all_nodes_with_such_gpus_are_told(speeds):
+def test_a_changed_median_reports_all_nodes_with_such_gpus(speeds):
     assert speeds.put("b", gpunode("b", 700, 700, 700, 700)) == {"a", "b"}
     assert speeds.of("b")["b-0"] > speeds.of("a")["a-0"]
     assert speeds.put("b", None) == {"a"}
     assert speeds.of("a")["a-0"] == 1000
 
 
-def test_nodes_that_are_gone_leave_nothing_behind(speeds):
+def test_removed_nodes_leave_no_speeds(speeds):
     speeds.put("a", None)
     assert (speeds._figures, speeds._usual) == ({}, {})

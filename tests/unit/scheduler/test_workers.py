@@ -27,7 +27,7 @@ def read(label):
     return 0
 
 
-def test_a_worker_is_who_its_labels_say_within_what_a_job_can_have():
+def test_a_worker_is_identified_by_its_labels_within_the_limits_of_a_job():
     worker = worker_of(labelled(str(MAX_ATTEMPTS), str(MAX_WORKERS - 1)))
     assert (worker.attempt.number, worker.index) == (MAX_ATTEMPTS, MAX_WORKERS - 1)
 

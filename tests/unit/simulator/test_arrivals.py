@@ -10,7 +10,7 @@ from gpupack_simulator.arrivals import change_rate, offered_load, scale_to_load
 JOBS = [job("a", 2, lasts=5), job("b", 1, at=4, lasts=inf), job("c", 4, at=10, lasts=3)]
 
 
-def test_the_load_is_what_is_asked_for_until_the_last_arrival_by_what_there_is():
+def test_the_load_is_the_demand_until_the_last_arrival_divided_by_capacity():
     assert offered_load(JOBS, 4000) == pytest.approx((2 * 5 + 1 * 6) / (4 * 10))
 
 
@@ -21,14 +21,14 @@ def test_jobs_arrive_sooner_and_last_as_long():
 
 
 @pytest.mark.parametrize("load", [0.16, 0.41, 0.6])
-def test_jobs_are_made_as_dense_as_a_load_asks_for(load):
+def test_arrivals_are_scaled_to_a_load(load):
     jobs, factor = scale_to_load(JOBS, load, 4000)
     assert offered_load(jobs, 4000) == pytest.approx(load)
     assert jobs == change_rate(JOBS, factor)
 
 
 @pytest.mark.parametrize("load", [0, -1, 0.1, 50, float("nan")])
-def test_a_load_that_they_never_offer_is_refused(load):
+def test_a_load_that_the_jobs_never_offer_is_refused(load):
     with pytest.raises(InvalidParameter, match="never offer a load of"):
         scale_to_load(JOBS, load, 4000)
 

@@ -96,7 +96,7 @@ def test_processes_give_what_one_process_gives(files):
     assert without_times(replayed(files)) == without_times(replayed(files, "-j", 2))
 
 
-def test_a_snapshot_is_asked_what_if(tmp_path):
+def test_a_what_if_runs_on_a_snapshot(tmp_path):
     (tmp_path / "state.json").write_text(json.dumps(snapshot.dump(Cluster([node("a")]))))
     (tmp_path / "jobs.yaml").write_text("jobs: [{name: j, gpus: 3, duration: 2, count: 2}]")
     output = said(
@@ -108,7 +108,7 @@ def test_a_snapshot_is_asked_what_if(tmp_path):
     assert (figures["jobs_succeeded"], figures["makespan_steps"]) == (2, 4)
 
 
-def test_faults_of_a_file_are_told_without_a_traceback(files):
+def test_errors_of_a_file_are_printed_without_a_traceback(files):
     (files / "pods.csv").write_text(PODS + "e,many,1,0,0,\n")
     output = said(
         "replay",
@@ -123,7 +123,7 @@ def test_faults_of_a_file_are_told_without_a_traceback(files):
     assert output == "Error: pods.csv:6: cpu_milli: 'many': expected `int`\n"
 
 
-def test_an_unknown_policy_is_told_before_anything_is_run(files):
+def test_an_unknown_policy_is_refused_before_any_run(files):
     output = said(
         "replay",
         "--nodes",
@@ -222,14 +222,14 @@ def test_a_file_that_is_read_is_not_overwritten(scenario):
     assert scenario.read_text() == before
 
 
-def test_a_file_that_cannot_be_written_is_told_of(scenario):
+def test_a_file_that_cannot_be_written_is_an_error(scenario):
     output = said(
         "run", scenario, "--policies", "best-fit", "-q", "--json", "/dev/full", fails=True
     )
     assert output == "Error: what was found: No space left on device\n"
 
 
-def test_an_output_that_is_full_is_told_of():
+def test_a_full_output_device_is_an_error():
     command = (sys.executable, "-m", "gpupack_simulator", "compare", CLASSROOM)
     shell = f"{shlex.join(map(str, command))} --policies best-fit > /dev/full"
     ran = run_process(["bash", "-c", shell])
@@ -249,7 +249,7 @@ def test_more_jobs_than_memory_holds_are_refused(files, more):
     assert "the most are 5,000,000" in output
 
 
-def test_nothing_that_draws_is_loaded_before_it_is_wanted():
+def test_plotting_libraries_are_loaded_only_when_needed():
     loaded = "import sys, gpupack_simulator.cli; print({'matplotlib', 'jinja2'} & set(sys.modules))"
     done = run_process([sys.executable, "-c", loaded])
     assert done.stdout == "set()\n", done.stderr

@@ -38,7 +38,7 @@ def figures(scenario, *arguments):
     return json.loads(out.read_text())
 
 
-def test_a_drain_says_who_is_stopped_what_is_lost_and_who_waits_longer(scenario):
+def test_a_drain_report_names_stopped_jobs_lost_work_and_longer_waits(scenario):
     sides = [figures(scenario, "--drain", f"a-{n}@125") for n in (0, 1)]
     for found in sides:
         assert found["today"]["stopped_for_maintenance"] == []
@@ -50,7 +50,7 @@ def test_a_drain_says_who_is_stopped_what_is_lost_and_who_waits_longer(scenario)
     ]
 
 
-def test_more_gpus_say_who_waits_shorter(scenario):
+def test_a_report_on_more_gpus_names_shorter_waits(scenario):
     found = figures(scenario, "--more", "6 x A100")
     assert (found["today"]["nodes"], found["changed"]["nodes"]) == (2, 4)
     assert found["wait_longer_seconds"] == {}
@@ -60,7 +60,7 @@ def test_more_gpus_say_who_waits_shorter(scenario):
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "message"),
     [
         ((), "give one of --quotas, --drain and --more"),
         (("--drain", "a-0@1", "--more", "1 x A100"), "give one of"),
@@ -76,9 +76,9 @@ def test_more_gpus_say_who_waits_shorter(scenario):
         (("--more", "1 x A100", "--out", "folder"), "--out is of --quotas"),
     ],
 )
-def test_what_cannot_be_asked_is_an_error_of_one_line(scenario, asked, told):
+def test_an_invalid_what_if_is_a_one_line_error(scenario, asked, message):
     output = said(scenario, *asked, fails=True)
-    assert told in output
+    assert message in output
     assert len(output.splitlines()) == 1
 
 

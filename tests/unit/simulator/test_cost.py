@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `cost`, as somebody types it."""
+"""The command `cost`, run through the CLI."""
 
 import csv
 import subprocess
@@ -37,7 +37,7 @@ def cost(tmp_path, monkeypatch):
     return run
 
 
-def test_it_is_a_command_of_its_own_process(cost, tmp_path):
+def test_the_cost_command_runs_as_a_process(cost, tmp_path):
     command = [sys.executable, "-P", "-m", "gpupack_simulator", "cost", "day.yaml"]
     done = subprocess.run(
         [*command, "--prices", "prices.yaml"],
@@ -49,7 +49,7 @@ def test_it_is_a_command_of_its_own_process(cost, tmp_path):
     assert (done.returncode, "28.50" in done.stdout) == (0, True), done.stderr
 
 
-def test_tenants_are_told_what_they_would_pay(cost, tmp_path):
+def test_the_cost_of_each_tenant_is_shown(cost, tmp_path):
     done = cost("--csv", "out/lines.csv")
     assert done.exit_code == 0, done.stderr
     assert "cost EUR" in done.stdout
@@ -62,7 +62,7 @@ def test_tenants_are_told_what_they_would_pay(cost, tmp_path):
 
 
 @pytest.mark.parametrize("by", ["job", "model"])
-def test_or_by_what_they_ask_for(cost, by):
+def test_cost_is_shown_by_job_or_model(cost, by):
     done = cost("--by", by)
     assert done.exit_code == 0, done.stderr
     assert ("endless" if by == "job" else "A100 (80 GiB)") in done.stdout
@@ -73,7 +73,7 @@ def test_prices_are_read_from_the_charts_values(cost, tmp_path):
     assert "cost USD" in cost(prices="values.yaml").stdout
 
 
-def test_a_wrong_price_is_told_with_its_line(cost, tmp_path):
+def test_the_error_for_an_invalid_price_names_its_line(cost, tmp_path):
     (tmp_path / "wrong.yaml").write_text("currency: EUR\nprices:\n  2 x A100: 1\n")
     done = cost(prices="wrong.yaml")
     assert done.exit_code == 1

@@ -14,7 +14,7 @@ BLOCKED = [
 ]
 
 
-def test_drop_refuses_who_does_not_fit_on_arrival():
+def test_drop_refuses_a_job_that_does_not_fit_on_arrival():
     course = run([node("a")], BLOCKED, discipline="drop")
     assert ends(course) == {"runs": "succeeded", "large": "dropped", "small": "succeeded"}
     assert course.jobs[1].wait is None
@@ -26,12 +26,12 @@ def test_drop_refuses_shares_on_a_cluster_without_any_gpu():
     assert ends(course) == {"cpu": "succeeded", "one": "dropped", "two": "dropped"}
 
 
-def test_fifo_lets_nobody_overtake():
+def test_fifo_lets_no_job_overtake():
     course = run([node("a")], BLOCKED, discipline="fifo")
     assert starts(course) == {"runs": 0, "large": 10, "small": 15}
 
 
-def test_fifo_skip_passes_over_who_does_not_fit():
+def test_fifo_skip_passes_over_a_job_that_does_not_fit():
     course = run([node("a")], BLOCKED, discipline="fifo-skip")
     assert starts(course) == {"runs": 0, "small": 2, "large": 22}
 
@@ -67,7 +67,7 @@ def test_backfill_never_starts_the_first_in_line_later_than_fifo_does_when_all_a
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_backfill_keeps_the_promise_that_it_made_to_the_first_in_line(seed, monkeypatch):
+def test_backfill_keeps_the_reservation_of_the_queue_head(seed, monkeypatch):
     promised = {}
     real = BackfillReservations._reservations
 
@@ -83,7 +83,7 @@ def test_backfill_keeps_the_promise_that_it_made_to_the_first_in_line(seed, monk
     assert all(started[name] <= at for name, at in promised.items())
 
 
-def test_backfill_promises_anew_when_something_breaks():
+def test_backfill_recomputes_reservations_after_a_failure():
     jobs = [
         job("runs", 4, lasts=9),
         job("large", 4, at=1, lasts=2),
@@ -95,7 +95,7 @@ def test_backfill_promises_anew_when_something_breaks():
     assert starts(course) == {"runs": 20, "small": 2, "late": 11, "large": 29}
 
 
-def test_priority_goes_before_arrival_and_stops_nobody():
+def test_priority_goes_before_arrival_and_preempts_no_job():
     jobs = [
         job("runs", 4, lasts=10),
         job("early", 4, at=1, lasts=1),
@@ -111,7 +111,7 @@ def test_jobs_of_one_priority_go_by_arrival():
 
 
 @pytest.mark.parametrize("discipline", sorted(DISCIPLINES))
-def test_a_queue_that_remembers_what_failed_decides_as_one_that_tries_everybody(
+def test_a_queue_that_skips_failed_requests_decides_as_one_that_tries_every_job(
     discipline, monkeypatch
 ):
     def forgetful(pending, request_class, cluster):

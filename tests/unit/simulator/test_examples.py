@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the examples print. GPUPACK_WRITE_GOLDEN=1 writes it anew."""
+"""The output of the examples. GPUPACK_WRITE_GOLDEN=1 writes the expected output."""
 
 import os
 import runpy
@@ -47,6 +47,6 @@ def test_the_classroom_goes_as_it_always_went(policy, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_under_the_default_nobody_waits_in_the_classroom(seed):
+def test_no_job_waits_in_the_classroom_under_the_default_policy(seed):
     classroom = Scripted(read_scenario(EXAMPLES / "classroom.yaml"))
     assert figures(classroom.run("default", seed)).wait_mean == 0

@@ -28,7 +28,7 @@ COMMANDS = CONSOLE.findall(GUIDE.read_text())
 
 @pytest.fixture(autouse=True)
 def reader(tmp_path, monkeypatch):
-    """Somebody who has copied the guide's files beside the examples."""
+    """Write the guide's files next to the examples, as a reader does."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     for name, content in FILE.findall(GUIDE.read_text()):
         (tmp_path / name).write_text(content)

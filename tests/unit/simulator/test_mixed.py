@@ -26,7 +26,7 @@ def test_one_seed_gives_one_list_of_pods():
     assert mixed_pods(STYLE) != mixed_pods(replace(STYLE, seed=1))
 
 
-def test_the_chance_of_a_request_is_that_of_its_size_and_its_wish():
+def test_the_probability_of_a_request_is_that_of_its_size_and_its_model():
     # 12, 4 and 3 of 19: eight T4 are on no node
     assert chances(STYLE) == {
         Request(gpus=1): pytest.approx(12 / 19),
@@ -41,7 +41,7 @@ def test_pods_come_as_often_as_their_chance():
         assert counts[request] / STYLE.pods == pytest.approx(chance, abs=0.01)
 
 
-def test_wishes_of_memory_are_kept_to_gpus_that_have_it():
+def test_memory_requests_are_limited_to_gpus_that_have_it():
     wish = WeightedRequest(Request(gpus=0, min_memory=MiB(40_000)), 1)
     (request,) = chances(replace(STYLE, sizes=(ONE,), wishes=(wish,)))
     assert request == Request(gpus=1, min_memory=MiB(40_000))
@@ -52,7 +52,7 @@ def test_wishes_of_memory_are_kept_to_gpus_that_have_it():
 @pytest.mark.parametrize(
     "wrong", [{"pods": 0}, {"pods": 10**7}, {"sizes": ()}, {"sizes": (ONE,) * 5000}], ids=str
 )
-def test_what_draws_nothing_or_too_much_is_refused(wrong):
+def test_parameters_that_draw_no_pods_or_too_many_are_refused(wrong):
     with pytest.raises(InvalidParameter):
         replace(STYLE, **wrong)
 

@@ -46,7 +46,7 @@ def imported(package):
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_what_is_imported_is_required_and_nothing_else(component):
+def test_required_packages_are_exactly_the_imported_ones(component):
     package = COMPONENTS[component]
     found = set(imported(ROOT / component / package))
     others = found - set(sys.stdlib_module_names) - {package}

@@ -41,7 +41,7 @@ def test_durations_have_the_mean_and_variance_of_the_source_in_decades_of_minute
     assert hours == pytest.approx(15.9, rel=0.01)
 
 
-def test_jobs_ask_on_average_for_the_load(jobs):
+def test_the_average_demand_of_jobs_is_the_load(jobs):
     asked = len(jobs) / (STYLE.days * DAY) * mean(job.milli for job in jobs) * MEAN_DURATION
     assert asked / (STYLE.gpus * 1000) == pytest.approx(STYLE.load, rel=0.05)
 
@@ -57,7 +57,7 @@ def test_more_jobs_come_by_day_than_by_night(jobs):
     )
 
 
-def test_tenants_ask_for_unequal_amounts(jobs):
+def test_tenants_have_unequal_demands(jobs):
     counts = Counter(job.tenant for job in jobs)
     assert len(counts) == STYLE.tenants
     assert counts["tenant-1"] / counts["tenant-4"] == pytest.approx(4, rel=0.1)
@@ -74,6 +74,6 @@ def test_tenants_ask_for_unequal_amounts(jobs):
         {"days": 1e9},
     ],
 )
-def test_what_makes_no_jobs_or_too_many_is_refused(wrong):
+def test_parameters_that_make_no_jobs_or_too_many_are_refused(wrong):
     with pytest.raises(InvalidParameter):
         PhillyStyle(**{"load": 1.0, "gpus": 8, "days": 1, **wrong})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs in processes: whatever happens, it is told in a line and no process is left behind."""
+"""Runs in processes: every failure is reported in one line, and no process is left behind."""
 
 import os
 import signal
@@ -87,7 +87,7 @@ def left_behind(mark):
 
 
 def all_ended(mark):
-    """A worker that its socket tells to end does so in a moment."""
+    """A worker ends soon after the message on its socket."""
     for _ in range(600):
         if not left_behind(mark):
             return True
@@ -95,13 +95,13 @@ def all_ended(mark):
     return False
 
 
-def test_a_process_that_is_killed_is_told_of_and_the_others_end(mark):
+def test_a_killed_process_is_reported_and_the_others_end(mark):
     with pytest.raises(ProcessLost, match="was killed"):
         run_two(Killing(signal.SIGKILL, parent=False))
     assert not left_behind(mark)
 
 
-def test_an_error_of_a_run_is_raised_where_it_was_asked_for(mark):
+def test_an_error_of_a_run_is_raised_in_the_calling_process(mark):
     with pytest.raises(InvalidParameter, match="of no use") as raised:
         run_two(Failing(InvalidParameter, ("of no use",)))
     assert "in run" in "".join(raised.value.__notes__)
@@ -161,7 +161,7 @@ def test_a_script_without_a_guard_runs_as_any_other(folder, mark):
     assert not left_behind(mark)
 
 
-def test_an_experiment_of_the_main_program_is_told_where_to_stand(folder, mark):
+def test_an_experiment_defined_in_the_main_program_is_refused(folder, mark):
     done = run_process([sys.executable, "-P", "-c", OF_MAIN], cwd=folder)
     assert done.returncode == 1
     assert "Mine stands in the main program" in done.stderr.splitlines()[-1]

@@ -36,7 +36,7 @@ WEIGHTS = Quotas((Quota("heavy", weight=3.0), Quota("light", weight=1.0)))
 
 @pytest.mark.parametrize("half_life", [0.0, 200.0])
 @pytest.mark.parametrize("fair_share", [True, False])
-def test_tenants_who_always_want_more_get_gpu_seconds_by_their_weights(half_life, fair_share):
+def test_tenants_with_unlimited_demand_get_gpu_seconds_by_their_weights(half_life, fair_share):
     jobs = of("heavy", *(job(f"h{n}", lasts=7 + n % 5) for n in range(600)))
     jobs += of("light", *(job(f"l{n}", lasts=6 + n % 7) for n in range(300)))
     rules = queue(
@@ -101,7 +101,7 @@ def test_a_tenant_that_was_away_gets_its_weight_from_then_on_or_also_what_it_mis
     assert late[0] / late[1] == pytest.approx(3.0, rel=0.05 if caught_up else 0.2)
 
 
-def test_with_a_half_life_who_used_nothing_lately_goes_first():
+def test_with_a_half_life_a_tenant_without_recent_usage_goes_first():
     """Early has used all GPUs for long; when one comes free, late gets it although both want it."""
     jobs = of("early", *(job(f"e{n}", lasts=50 + 10 * n) for n in range(4)))
     jobs += of("early", job("more", at=10, lasts=5)) + of("late", job("first", at=20, lasts=5))
@@ -122,7 +122,7 @@ def test_a_borrower_gives_back_after_its_grace_period():
     assert [record.preemptions for record in course.jobs] == [1, 1, 1, 1, 0]
 
 
-def test_nobody_is_stopped_before_the_minimum_run_time_and_no_later_than_that():
+def test_a_victim_is_preempted_exactly_at_the_minimum_run_time():
     quotas = Quotas((Quota("owner", {"": Limit(4000)}),))
     jobs = of("guest", job("guest", 4, lasts=1000)) + of("owner", job("mine", 4, at=10, lasts=10))
     rules = queue(preemption=PreemptionRules(min_runtime_seconds=60))
@@ -152,7 +152,7 @@ def test_a_lending_limit_keeps_gpus_for_their_owner():
     ("durations", "starts_at"),
     [(KnownDurations.EXACT, 302), (KnownDurations.LEARNED, 302), (KnownDurations.NONE, 370)],
 )
-def test_the_queue_knows_of_durations_what_the_scenario_says(durations, starts_at):
+def test_the_queue_uses_the_duration_knowledge_of_the_scenario(durations, starts_at):
     """«gang» waits for both GPUs until «old-5» ends; «short-5» would have ended by then."""
     before = [
         job(f"{kind}-{n}", lasts=lasts, at=60 * n)

@@ -42,10 +42,12 @@ def figures(files, *arguments):
     return json.loads((files / "out.json").read_text())
 
 
-def test_a_quota_that_gives_back_is_told_by_waits_of_tenants_and_what_it_cost(files):
+def test_a_what_if_shows_waits_and_preemption_cost_of_a_reclaiming_quota(files):
     found = figures(files, files / "scenario.yaml")
     waits = {
-        side: {of: told["wait_mean_seconds"] for of, told in found[side]["tenants"].items()}
+        side: {
+            of: figures_of["wait_mean_seconds"] for of, figures_of in found[side]["tenants"].items()
+        }
         for side in ("today", "proposed")
     }
     assert waits == {
@@ -62,7 +64,7 @@ def test_a_quota_that_gives_back_is_told_by_waits_of_tenants_and_what_it_cost(fi
     assert found["parameters"]["quotas_before"] == "none"
 
 
-def test_quotas_of_today_may_stand_in_a_file_or_in_the_scenario(files):
+def test_current_quotas_may_be_in_a_file_or_in_the_scenario(files):
     before = figures(files, files / "scenario.yaml", "--quotas-before", files / "old.yaml")
     assert before["parameters"]["quotas_before"] == "old.yaml"
     (files / "scenario.yaml").write_text(SCENARIO + QUOTAS)
@@ -76,10 +78,10 @@ def test_the_terminal_has_tables_and_what_would_have_changed_in_words(files):
     output = said(files / "scenario.yaml", "--quotas", files / "new.yaml")
     assert "Waits by tenant" in output
     assert "fairness, mean" in output
-    told = " ".join(output.split())
-    assert "jobs wait 25.0 s on average instead of 450.0 s" in told
-    assert "shorter for 1 of 2 tenants, longer for 1" in told
-    assert "stopped for others 1 instead of 0 times, and 0.1 instead of 0.0 GPU-hours" in told
+    text = " ".join(output.split())
+    assert "jobs wait 25.0 s on average instead of 450.0 s" in text
+    assert "shorter for 1 of 2 tenants, longer for 1" in text
+    assert "stopped for others 1 instead of 0 times, and 0.1 instead of 0.0 GPU-hours" in text
 
 
 def test_a_folder_takes_the_report_with_fairness_over_time_as_its_first_picture(files):
@@ -158,7 +160,7 @@ DOUBTFUL = {
 
 
 @pytest.mark.parametrize("quotas", DOUBTFUL)
-def test_quotas_that_can_have_no_effect_are_warned_of_and_tried_all_the_same(files, quotas):
+def test_quotas_without_an_effect_cause_a_warning_and_are_simulated(files, quotas):
     (files / "new.yaml").write_text(f"{quotas}\n")
     output = said(files / "scenario.yaml", "--quotas", files / "new.yaml")
     assert f"Warning: new.yaml: {DOUBTFUL[quotas]}" in output
@@ -188,7 +190,7 @@ def test_a_narrow_terminal_gets_every_figure(files, monkeypatch):
     assert [line.split()[-1] for line in output.splitlines() if "proposed  " in line][-1] == "2"
 
 
-def test_faults_of_quotas_are_told_by_file_and_line(files):
+def test_errors_of_quotas_name_file_and_line(files):
     (files / "new.yaml").write_text("quotas:\n- {tenant: owner, gpus: {H100: lots}}\n")
     output = said(files / "scenario.yaml", "--quotas", files / "new.yaml", fails=True)
     assert "Error: new.yaml:2: quotas[0].gpus.H100: " in output

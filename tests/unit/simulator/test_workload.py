@@ -31,7 +31,7 @@ def test_every_pod_of_the_trace_comes_once_before_any_comes_again():
     assert Counter(requests) == Counter(pod.request for pod in TRACE)
 
 
-def test_a_trace_that_asks_for_more_is_thinned():
+def test_a_trace_beyond_the_load_is_thinned():
     jobs = published(demand=0.2)
     assert asked(jobs) >= 4000
     assert len(jobs) < 10
@@ -66,7 +66,7 @@ def test_the_load_is_what_runs_on_average_for_each_gpu():
     assert arrival_rate(PODS, load=0.5, capacity_milli=400_000) == 200
 
 
-def test_jobs_bring_about_the_load_that_is_asked():
+def test_jobs_cause_the_requested_load():
     jobs = departing(until=40.0)
     asked = sum(job.milli * job.duration for job in jobs) / 40.0 / 400_000
     assert asked == pytest.approx(0.9, rel=0.05)

@@ -13,7 +13,7 @@ from prometheus_run import started
 RULE = {"alert": "Always", "expr": "vector(1)", "for": "1s"}
 
 
-def test_an_alert_begins_at_one_moment_whenever_it_is_asked_for(tmp_path):
+def test_the_start_of_an_alert_does_not_depend_on_the_query_time(tmp_path):
     if not shutil.which("prometheus", path=str(STATE / "bin")):
         pytest.skip("there is no Prometheus: run `make prometheus`")
     rules = tmp_path / "rules.yaml"

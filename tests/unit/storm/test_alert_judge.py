@@ -15,13 +15,13 @@ def fired(name, first, last):
     return Fired(name, "node=a", first, last)
 
 
-def test_what_fires_for_what_was_broken_is_right():
+def test_an_expected_alert_is_right():
     assert judge([GPU], [fired("GpuFailed", 120, 170), fired("KeptOut", 130, 185)]) == Verdict(
         (), ()
     )
 
 
-def test_what_does_not_fire_in_time_is_missing():
+def test_an_alert_that_does_not_fire_in_time_is_missing():
     late = [fired("GpuFailed", 165, 170)]
     assert judge([GPU], []).silent == ("gpu: GpuFailed",)
     assert judge([GPU], late).silent == ("gpu: GpuFailed",)
@@ -48,7 +48,7 @@ def test_an_alert_that_fires_on_for_one_break_after_the_other_is_right():
     assert len(judge([GPU, later], [fired("GpuFailed", 120, 265)]).noise) == 1
 
 
-def test_faster_rules_wait_less_and_ask_the_same(tmp_path):
+def test_faster_rules_wait_less_with_the_same_expressions(tmp_path):
     path = faster(10, tmp_path)
     groups = yaml.safe_load(path.read_text())["groups"]
     rules = {rule.get("alert"): rule for group in groups for rule in group["rules"]}

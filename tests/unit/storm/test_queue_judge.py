@@ -6,7 +6,7 @@ import json
 
 import pytest
 from pod_rules import Gpu, Limit
-from queue_judge import End, Judge, Terms, ended_otherwise
+from queue_judge import End, Judge, Terms, unexpected_ends
 from storm_views import Held, SeenAttempt, SeenJob, SeenPod, read_job, read_pod
 
 GIB = 1024
@@ -45,9 +45,9 @@ def job(uid="j", *attempts, **more):
     numbered = tuple(
         SeenAttempt(number, 0.0, outcome) for number, outcome in enumerate(attempts, start=1)
     )
-    told = {"namespace": "x", "name": uid, "attempt": len(attempts), **more}
-    told.setdefault("least", told.get("workers", 1))
-    return SeenJob(uid=uid, attempts=numbered, **told)
+    fields = {"namespace": "x", "name": uid, "attempt": len(attempts), **more}
+    fields.setdefault("least", fields.get("workers", 1))
+    return SeenJob(uid=uid, attempts=numbered, **fields)
 
 
 def wrong(judge):
@@ -83,13 +83,13 @@ def test_shares_that_fit_one_gpu_are_no_violation(judge):
     assert judge.gpus.held == {"a": 100}
 
 
-def test_a_whole_gpu_that_two_pods_hold_is_seen(judge):
+def test_a_whole_gpu_held_by_two_pods_is_a_violation(judge):
     judge.pod(pod("p", *whole("a")), 0)
     judge.pod(pod("q", *whole("a"), namespace="y"), 0)
     assert wrong(judge) == "GPU a is held 200 % by x/p and y/q"
 
 
-def test_a_share_beside_a_whole_gpu_s_holder_is_seen(judge):
+def test_a_share_on_a_gpu_that_is_held_whole_is_a_violation(judge):
     judge.pod(pod("p", *whole("a")), 0)
     judge.pod(pod("q", Held("a", 1, 1)), 0)
     assert wrong(judge).startswith("GPU a is held 101 %")
@@ -101,18 +101,18 @@ def test_shares_beyond_a_gpu_s_memory_are_seen(judge):
     assert wrong(judge) == "82944 of 81920 MiB of GPU a are held by x/p and y/q"
 
 
-def test_a_gpu_that_is_nowhere_is_seen(judge):
+def test_an_unknown_gpu_is_a_violation(judge):
     judge.pod(pod("p", Held("nowhere", 100, 1)), 0)
-    assert wrong(judge) == "nobody has GPU nowhere, which x/p holds"
+    assert wrong(judge) == "no node has GPU nowhere, which x/p holds"
 
 
-def test_a_namespace_beyond_its_limit_is_seen(judge):
+def test_a_namespace_beyond_its_limit_is_a_violation(judge):
     judge.pod(pod("p", *whole("a", "b")), 0)
     judge.pod(pod("q", Held("c", 10, 40 * GIB)), 0)
     assert wrong(judge) == "namespace x uses 2.5 of 2 H100"
 
 
-def test_a_cohort_beyond_its_limit_is_seen(judge):
+def test_a_cohort_beyond_its_limit_is_a_violation(judge):
     judge.pod(pod("p", Held("t", 60, 1), namespace="x"), 0)
     judge.pod(pod("q", Held("t", 20, 8 * GIB), namespace="y"), 0)
     assert wrong(judge) == "cohort uses 1.1 of 1 T4"
@@ -141,7 +141,7 @@ def test_a_pod_may_run_on_a_node_with_power_and_anywhere_before_it_is_deleted(
     assert "attempts [1, 2]" in wrong(judge)
 
 
-def test_nothing_runs_or_holds_on_a_node_that_was_taken_away(judge):
+def test_pods_on_a_removed_node_neither_run_nor_hold_gpus(judge):
     judge.pod(worker(0, 1, *whole("a", "b"), node="grown"), 1)
     judge.taken_away("grown", 2)
     judge.pod(worker(0, 2, *whole("a", "b")), 3)
@@ -172,7 +172,7 @@ def test_places_with_too_few_gpus_are_seen(judge):
     assert wrong(judge) == "x/j has 3 GPUs for 2 workers of 2"
 
 
-def test_a_gang_of_which_a_part_is_bound_for_too_long_is_seen(judge):
+def test_a_gang_that_is_partly_bound_for_too_long_is_a_violation(judge):
     judge.job(job("j", "", phase="Admitted", workers=2, placed=((0, 1), 2)), 0)
     judge.pod(worker(0, 1, *whole("a")), 1)
     judge.tick(70)
@@ -181,20 +181,20 @@ def test_a_gang_of_which_a_part_is_bound_for_too_long_is_seen(judge):
     assert wrong(judge) == "attempt 1 of x/j has nodes for 1 of 2 for too long"
 
 
-def test_a_victim_that_nobody_names_is_seen(judge):
+def test_a_victim_without_a_preemptor_is_a_violation(judge):
     judge.job(job("j", "", phase="Running"), 0)
     judge.job(job("j", "Preempted", phase="Pending"), 1)
     judge.tick(10)
     assert judge.violations == {}
     judge.tick(11)
-    assert wrong(judge) == "x/j was stopped or shrunk, and nobody named its attempt j/1"
+    assert wrong(judge) == "x/j was stopped or shrunk, and no preemptor named its attempt j/1"
 
 
-def test_a_victim_that_a_job_names_only_afterwards_is_seen(judge):
+def test_a_victim_that_is_named_only_after_its_end_is_a_violation(judge):
     judge.job(job("j", "Preempted", phase="Pending"), 1)
     judge.job(job("k", namespace="y", victims={"j/1": "Priority"}), 2)
     judge.tick(11)
-    assert "nobody named its attempt j/1" in wrong(judge)
+    assert "no preemptor named its attempt j/1" in wrong(judge)
 
 
 @pytest.mark.parametrize("at", [0, 5])
@@ -222,14 +222,14 @@ def test_a_preemption_that_the_watch_could_not_show_is_counted(judge):
 
 
 @pytest.mark.parametrize("priority", [0, 5])
-def test_a_victim_of_no_lower_priority_in_the_same_namespace_is_seen(judge, priority):
+def test_a_victim_of_no_lower_priority_in_the_same_namespace_is_a_violation(judge, priority):
     judge.job(job("j", "", phase="Running", priority=priority), 0)
     judge.job(job("k", victims={"j/1": "Priority"}), 1)
     assert wrong(judge) == f"x/j of priority {priority} is to end for x/k of priority 0"
 
 
 @pytest.mark.parametrize(("turns", "seen"), [(3, False), (4, True)])
-def test_two_that_are_stopped_for_each_other_again_and_again_are_seen(judge, turns, seen):
+def test_repeated_mutual_preemption_is_a_violation(judge, turns, seen):
     outcomes = {"j": [], "k": []}
     for turn in range(turns):
         loser, winner = ("j", "k") if turn % 2 == 0 else ("k", "j")
@@ -237,26 +237,26 @@ def test_two_that_are_stopped_for_each_other_again_and_again_are_seen(judge, tur
         judge.job(job(winner, *outcomes[winner], namespace=winner, victims=victims), turn)
         outcomes[loser].append("Preempted")
         judge.job(job(loser, *outcomes[loser], namespace=loser, phase="Pending"), turn)
-    told = "k/k and j/j were stopped for each other in turn: " + ", ".join(
+    violation = "k/k and j/j were stopped for each other in turn: " + ", ".join(
         ["InCohortFairSharing"] * turns
     )
-    assert list(judge.violations) == [told] * seen
+    assert list(judge.violations) == [violation] * seen
 
 
-def test_a_job_that_nobody_deleted_and_is_gone_is_seen(judge):
+def test_a_lost_job_is_a_violation(judge):
     judge.job(job("j"), 0)
     judge.job(job("j"), 1, gone=True)
-    assert wrong(judge) == "x/j is gone, and nobody deleted it"
+    assert wrong(judge) == "x/j is gone, and no user deleted it"
 
 
 @pytest.mark.parametrize("phase", ["Running", "Failed", ""])
-def test_an_end_that_does_not_last_is_seen(judge, phase):
+def test_a_restart_of_an_ended_job_is_a_violation(judge, phase):
     judge.job(job("j", "Succeeded", phase="Succeeded"), 0)
     judge.job(job("j", "Succeeded", phase=phase), 1)
     assert wrong(judge) == f"x/j was Succeeded and is {phase or 'nothing'}"
 
 
-def test_an_attempt_that_is_forgotten_is_seen(judge):
+def test_a_lost_attempt_is_a_violation(judge):
     judge.job(job("j", "Infrastructure", ""), 0)
     judge.job(job("j", "Infrastructure"), 1)
     assert wrong(judge) == "x/j was at attempt 2 and is at 1"
@@ -278,13 +278,13 @@ def test_ends_are_held_against_specs():
         job("bad", phase="Failed", reason="WorkerFailed", restarts=1),
         job("deleted"),
     ]
-    told = {
+    expected = {
         "x/good": End("Succeeded", "Completed"),
         "x/bad": End("Failed", "WorkerFailed", 2),
         "x/deleted": None,
         "x/lost": End("Succeeded", "Completed"),
     }
-    first, second, third = ended_otherwise(jobs, told)
+    first, second, third = unexpected_ends(jobs, expected)
     assert first.startswith("x/bad ended as End(phase='Failed', reason='WorkerFailed', restarts=1)")
     assert second == "x/deleted is there still"
     assert third.startswith("x/lost ended as None")
@@ -379,7 +379,7 @@ def test_a_job_is_read_from_the_api_s_json():
     )
     assert found.attempts[0] == SeenAttempt(1, 1.0, "Preempted", "Maintenance", 2.0)
     assert found.running == (SeenAttempt(2, 2.0),)
-    assert (found.least, found.beside, found.resized) == (3, {3}, "ElasticScaleDown")
+    assert (found.least, found.extra_workers, found.resized) == (3, {3}, "ElasticScaleDown")
     assert found.movable
     assert (found.places, found.kept) == (frozenset("nmabcdefgh"), frozenset("ki"))
 
@@ -392,7 +392,7 @@ def on(*places):
     return {"places": frozenset(places)}
 
 
-def test_who_moves_or_is_stopped_for_a_maintenance_of_his_node_is_no_violation(judge):
+def test_a_drain_for_maintenance_of_its_node_is_no_violation(judge):
     for uid in ("Moved", "Preempted"):
         judge.job(attempts_of(job(uid, "", **on("n", "a")), SeenAttempt(1, 10.0)), 10)
     judge.service.out(judge.service.ask("n", "All", 50), 61)
@@ -424,7 +424,7 @@ def test_a_drain_may_act_before_it_is_heard_that_it_is_written(judge):
     ],
     ids=["no drain", "not all", "another node", "before", "long after"],
 )
-def test_who_leaves_for_no_maintenance_is_seen(judge, drain, node, ended, outcome, said):
+def test_a_drain_without_maintenance_is_a_violation(judge, drain, node, ended, outcome, said):
     judge.service.out(judge.service.ask("n", drain, 50), 50)
     judge.service.back("n", 80)
     judge.job(attempts_of(job("j", "", **on(node)), SeenAttempt(1, 10.0)), 10)
@@ -433,13 +433,13 @@ def test_who_leaves_for_no_maintenance_is_seen(judge, drain, node, ended, outcom
     assert said in wrong(judge)
 
 
-def test_a_job_that_is_moved_and_does_not_say_that_it_may_be_is_seen(judge):
+def test_a_move_of_a_job_that_is_not_movable_is_a_violation(judge):
     judge.job(job("j", "Moved", phase="Pending"), 10)
     assert wrong(judge) == "x/j was moved, and does not say that it may be"
 
 
 @pytest.mark.parametrize("out", ["n", "a"], ids=["node", "GPU"])
-def test_who_is_let_in_where_no_work_is_to_go_is_seen(judge, out):
+def test_an_admission_to_a_node_in_maintenance_is_a_violation(judge, out):
     judge.service.out(judge.service.ask(out, "Never", 50), 50)
     judge.job(attempts_of(job("j", "", **on("n", "a")), SeenAttempt(1, 56.0)), 57)
     text = f"attempt 1 of x/j was let in on {out}, which was out of service for 6 s"
@@ -447,14 +447,14 @@ def test_who_is_let_in_where_no_work_is_to_go_is_seen(judge, out):
 
 
 @pytest.mark.parametrize("started", [49.0, 54.0, 69.0, 71.0])
-def test_who_was_let_in_before_or_after_is_no_violation(judge, started):
+def test_an_admission_before_or_after_maintenance_is_no_violation(judge, started):
     judge.service.out(judge.service.ask("n", "Never", 50), 50)
     judge.service.back("n", 69.9)
     judge.job(attempts_of(job("j", "", **on("n")), SeenAttempt(1, started)), 72)
     assert judge.violations == {}
 
 
-def test_who_gets_places_that_were_kept_for_him_before_is_no_violation(judge):
+def test_an_admission_to_gpus_reserved_before_is_no_violation(judge):
     judge.job(job("j", phase="Pending", kept=frozenset({"n"})), 40)
     judge.service.out(judge.service.ask("n", "Never", 50), 50)
     judge.job(attempts_of(job("j", "", **on("n")), SeenAttempt(1, 60.0)), 61)
@@ -475,7 +475,7 @@ def grown(*places, workers, at, judge):
     judge.job(attempts_of(seen, SeenAttempt(1, 56.0)), at)
 
 
-def test_who_grows_into_a_node_after_its_maintenance_is_no_violation(judge):
+def test_growth_on_a_node_after_its_maintenance_is_no_violation(judge):
     judge.service.out(judge.service.ask("n", "Never", 50), 50)
     grown("m", workers=2, at=57, judge=judge)
     judge.service.back("n", 70)
@@ -490,14 +490,14 @@ def test_a_gang_first_seen_long_after_it_began_may_have_grown(judge):
     assert judge.violations == {}
 
 
-def test_a_gang_that_grows_into_a_node_in_maintenance_is_seen(judge):
+def test_growth_on_a_node_in_maintenance_is_a_violation(judge):
     judge.service.out(judge.service.ask("n", "Never", 50), 50)
     grown("m", workers=2, at=57, judge=judge)
     grown("m", "n", workers=3, at=65, judge=judge)
     assert "was let in on n, which was out of service for 15 s" in wrong(judge)
 
 
-def test_a_gang_that_grows_and_shrinks_for_somebody_is_no_violation(judge):
+def test_a_gang_that_grows_and_shrinks_for_a_preemptor_is_no_violation(judge):
     judge.job(elastic(0, 1), 0)
     judge.job(elastic(0, 1, 2, 3, resized="GangGrew"), 1)
     judge.job(job("k", namespace="y", phase="Pending", victims={"j/1+2": "ElasticScaleDown"}), 2)
@@ -507,11 +507,11 @@ def test_a_gang_that_grows_and_shrinks_for_somebody_is_no_violation(judge):
     assert (judge.violations, judge.preemptions.shrinks) == ({}, 1)
 
 
-def test_a_gang_that_shrinks_for_nobody_is_seen(judge):
+def test_a_gang_that_shrinks_without_a_preemptor_is_a_violation(judge):
     judge.job(elastic(0, 1, 2, 3), 0)
     judge.job(elastic(0, 1, 3, resized="ElasticScaleDown"), 1)
     judge.tick(11)
-    assert wrong(judge) == "x/j was stopped or shrunk, and nobody named its attempt j/1+1"
+    assert wrong(judge) == "x/j was stopped or shrunk, and no preemptor named its attempt j/1+1"
 
 
 def test_workers_that_end_with_their_attempt_are_no_violation(judge):
@@ -521,7 +521,7 @@ def test_workers_that_end_with_their_attempt_are_no_violation(judge):
     assert judge.violations == {}
 
 
-def test_an_elastic_gang_without_one_of_its_least_workers_is_seen(judge):
+def test_an_elastic_gang_without_one_of_its_minimum_workers_is_a_violation(judge):
     judge.job(elastic(0, 2), 0)
     assert wrong(judge) == "x/j has places for workers [0, 2] of 4"
 
@@ -533,7 +533,7 @@ def consolidated(priority=0):
     return attempts_of(seen, moved)
 
 
-def test_who_moves_for_a_job_that_names_him_is_no_violation(judge):
+def test_a_move_for_a_job_that_names_it_is_no_violation(judge):
     judge.job(job("j", "", phase="Running", movable=True), 0)
     judge.job(job("k", phase="Pending", victims={"j/1": "Consolidation"}), 1)
     judge.job(consolidated(), 5)
@@ -541,14 +541,14 @@ def test_who_moves_for_a_job_that_names_him_is_no_violation(judge):
     assert (judge.violations, judge.preemptions.consolidations) == ({}, 1)
 
 
-def test_who_moves_for_nobody_is_seen(judge):
+def test_a_move_without_a_preemptor_is_a_violation(judge):
     judge.job(job("j", "", phase="Running", movable=True), 0)
     judge.job(consolidated(), 5)
     judge.tick(20)
-    assert wrong(judge) == "x/j was stopped or shrunk, and nobody named its attempt j/1"
+    assert wrong(judge) == "x/j was stopped or shrunk, and no preemptor named its attempt j/1"
 
 
-def test_who_is_to_move_for_a_job_of_lower_priority_is_seen(judge):
+def test_a_move_for_a_job_of_lower_priority_is_a_violation(judge):
     judge.job(job("j", "", phase="Running", movable=True, priority=1), 0)
     judge.job(job("k", phase="Pending", victims={"j/1": "Consolidation"}), 1)
     assert wrong(judge) == "x/j of priority 1 is to end for x/k of priority 0"

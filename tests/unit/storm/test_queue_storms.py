@@ -40,7 +40,7 @@ def test_a_storm_has_jobs_of_every_fate_in_every_namespace():
 
 
 @pytest.mark.parametrize("model", THERE_ARE)
-def test_no_more_is_promised_than_there_is(model):
+def test_the_quotas_of_a_storm_do_not_exceed_the_cluster(model):
     promised = [quota.gpus.get(model, (0, None))[0] for quota in QUOTAS.values() if quota]
     assert 0 < sum(promised) <= THERE_ARE[model]
 
@@ -87,7 +87,7 @@ def test_a_job_is_suspended_before_it_is_resumed_though_it_is_not_there_at_first
     ],
     ids=["suspended again", "resumed", "made again", "gone"],
 )
-def test_what_a_repeated_apply_undid_is_done_again(acts, there, again):
+def test_an_act_that_a_repeated_apply_undid_is_repeated(acts, there, again):
     job = StormJob("vision", {"metadata": {"name": "job"}}, acts=acts)
     kubectl = Kubectl(there)
     Meddling(QueueStorm([job], []), {"vision": kubectl}, seed=1).finish()

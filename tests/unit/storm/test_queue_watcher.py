@@ -48,7 +48,7 @@ def test_a_gpu_that_changed_hands_during_a_gap_was_not_held_twice(watcher):
     assert (watcher.judge.violations, watcher.judge.gpus.held) == ({}, {"a": 100})
 
 
-def test_a_victim_that_ended_during_a_gap_is_held_against_who_is_named_after_it(watcher):
+def test_a_victim_that_ended_during_a_watch_gap_is_checked_against_later_preemptors(watcher):
     watcher._jobs([job("j", outcome="Preempted"), job("k", victims=("j/1",))])
     assert (watcher.judge.violations, watcher.judge.preemptions.unseen) == ({}, 0)
 
@@ -61,4 +61,4 @@ def test_a_preemption_that_was_over_when_the_gap_ended_is_counted_as_unseen(watc
 def test_a_job_that_is_missing_after_a_gap_is_gone(watcher):
     watcher._job("ADDED", job("j"))
     watcher._jobs([])
-    assert list(watcher.judge.violations) == ["j/j is gone, and nobody deleted it"]
+    assert list(watcher.judge.violations) == ["j/j is gone, and no user deleted it"]

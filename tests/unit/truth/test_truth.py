@@ -160,12 +160,12 @@ def test_jobs_come_in_bursts_and_singly():
     assert max(bursts) == 16
 
 
-def test_jobs_come_in_all_sizes_and_ask_for_all_pools():
+def test_jobs_have_all_sizes_and_request_all_pools():
     assert {job.request.gpus for job in JOBS} == {None, 1, 2, 3, 4, 8}
     assert len({job.request.selector for job in JOBS}) == 4
 
 
-def test_what_a_node_lets_pods_have_and_its_sick_gpus_reach_the_simulator():
+def test_allocatable_resources_and_unhealthy_gpus_reach_the_simulator():
     state = core.snapshot.load(snapshot_of(nodes(), gpu_nodes()))
     sick = state.node("kwok-4")
     assert (sick.cpu, sick.memory) == (64_000, 256 * 1024)
@@ -178,21 +178,21 @@ async def test_a_play_ends_where_a_job_goes_elsewhere():
     simulated[JOBS[20].id] = Assignment("elsewhere", ())
     played = await play(JOBS, LedgerDecider("best-fit"), simulated)
     assert JOBS[20].arrival == max(j.arrival for j in JOBS if j.id in played.outcomes)
-    told = difference(JOBS, simulated=simulated, found=played.outcomes)
-    assert told.startswith("job 21 (job-20)")
-    assert "simulator: elsewhere" in told
+    text = difference(JOBS, simulated=simulated, found=played.outcomes)
+    assert text.startswith("job 21 (job-20)")
+    assert "simulator: elsewhere" in text
 
 
 async def test_a_job_whose_time_is_over_leaves_before_the_next_comes():
-    told = []
+    calls = []
 
     class Teller:
         async def arrive(self, jobs):
-            told.extend(f"+{job.id}" for job in jobs)
+            calls.extend(f"+{job.id}" for job in jobs)
             return [Assignment("a", ())] * len(jobs)
 
         async def depart(self, jobs):
-            told.extend(f"-{job.id}" for job in jobs)
+            calls.extend(f"-{job.id}" for job in jobs)
 
     times = ((0.0, math.inf), (1.0, 0.5), (2.0, 9.0))
     jobs = [
@@ -200,4 +200,4 @@ async def test_a_job_whose_time_is_over_leaves_before_the_next_comes():
         for job, (arrival, duration) in zip(JOBS, times, strict=False)
     ]
     await play(jobs, Teller(), dict.fromkeys([job.id for job in jobs], Assignment("a", ())))
-    assert told == ["+job-0", "+job-1", "-job-1", "+job-2", "-job-2"]
+    assert calls == ["+job-0", "+job-1", "-job-1", "+job-2", "-job-2"]

@@ -215,7 +215,7 @@ def test_a_sparse_configuration_of_a_gigabyte_is_refused_by_its_size(root):
 
 @pytest.mark.parametrize("closed", ["etc/containerd", "etc/containerd/config.toml"])
 def test_an_unreadable_file_does_not_mean_the_default(root, closed, monkeypatch):
-    """Root reads everything, so the kernel's answer stands in."""
+    """Root reads everything, so the test replaces the kernel's answer."""
     root.containerd(f"version = 3\n{V3}enable_cdi = false\n")
     monkeypatch.setattr(Root, "is_unreadable", lambda _, name: name.startswith(f"/{closed}"))
     found = root.found()
@@ -265,7 +265,9 @@ FLAG = "accept-nvidia-visible-devices-envvar-when-unprivileged = {}\n"
         ("", FLAG.format("false"), "ok"),
     ],
 )
-def test_nvidias_runtime_must_not_give_gpus_to_whoever_names_them(root, config, flag, status):
+def test_nvidias_runtime_must_not_give_gpus_to_containers_that_name_them(
+    root, config, flag, status
+):
     root.containerd(f"version = 3\n{V3}{config}")
     root.file("etc/nvidia-container-runtime/config.toml", flag)
     assert root.found()["nvidia runtime"].status == status

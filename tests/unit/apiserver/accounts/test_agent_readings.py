@@ -3,7 +3,7 @@
 
 import pytest
 from accounts import bound_pod
-from agent_stand_ins import answering, told
+from agent_stand_ins import answering, exported
 from extender_builders import uuid
 
 from gpupack_apiserver.accounts.readings import AgentReadings
@@ -26,7 +26,7 @@ async def test_use_and_energy_are_what_the_agent_of_the_node_tells(
     serve, agents, round_of, accounts
 ):
     agents.at["a"] = "127.0.0.1"
-    text = told(uuid("a", 0), power=300, busy=25)
+    text = exported(uuid("a", 0), power=300, busy=25)
     found = await hours_of(accounts, await round_of(await serve(answering(text))))
     assert found.used_hours == pytest.approx(60 * 0.25 / 3600)
     assert found.idle_hours == pytest.approx(60 * 0.75 / 3600)
@@ -38,7 +38,7 @@ async def test_what_an_agent_tells_of_another_nodes_gpu_is_not_counted(
     serve, agents, round_of, accounts
 ):
     agents.at["b"] = "127.0.0.1"
-    text = told(uuid("a", 0), power=300, busy=100)
+    text = exported(uuid("a", 0), power=300, busy=100)
     found = await hours_of(accounts, await round_of(await serve(answering(text))))
     assert (found.used_hours, found.energy_kwh) == (None, None)
     assert found.unknown_hours == pytest.approx(60 / 3600)

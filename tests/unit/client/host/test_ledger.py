@@ -69,14 +69,14 @@ def test_shares_and_whole_gpus_never_mix(holder, machine):
 
 def test_who_waits_gets_the_gpus_of_one_that_is_killed(holder):
     holds = holder(gpu_count=8)
-    waits = holder(gpu_count=2, timeout_seconds=30, told=False)
+    waits = holder(gpu_count=2, timeout_seconds=30, wait=False)
     holds.kill()
     assert len(waits.wait().granted) == 2
 
 
 def test_who_came_first_is_served_first_and_nobody_overtakes(holder, machine):
     holds = holder(gpu_count=6)
-    large = holder(gpu_count=8, timeout_seconds=30, told=False)
+    large = holder(gpu_count=8, timeout_seconds=30, wait=False)
     eventually(lambda: "waits" in said_to_one_more(machine))
     small = holder(gpu_count=1)
     assert "waits before: 8 GPUs" in small.refused
@@ -86,7 +86,7 @@ def test_who_came_first_is_served_first_and_nobody_overtakes(holder, machine):
 
 def test_one_that_waits_and_is_killed_holds_nobody_up(holder, machine):
     holder(gpu_count=6)
-    large = holder(gpu_count=8, timeout_seconds=30, told=False)
+    large = holder(gpu_count=8, timeout_seconds=30, wait=False)
     eventually(lambda: "waits" in said_to_one_more(machine))
     large.kill()
     assert holder(gpu_count=2).granted

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods are told that their GPUs are idle, and of the end of it, once each."""
+"""The idle condition of a pod is written once when it begins and once when it ends."""
 
 import msgspec
 import pytest
@@ -16,7 +16,7 @@ RULE = IdlePods(after_seconds=600, reclaim="OptedIn")
 
 
 class Notes:
-    """What the ledger shows of pods, and who of them is idle."""
+    """Pods of the ledger, and the idle ones among them."""
 
     def __init__(self, world, api, server):
         self.world, self.server, self.idle, self.now = world, server, [], 0.0
@@ -56,7 +56,7 @@ def notes(world, api, server):
     return Notes(world, api, server)
 
 
-async def test_a_pod_is_told_by_condition_and_event_and_how_to_have_it_evicted(notes):
+async def test_an_idle_pod_gets_a_condition_and_an_event_that_explains_eviction(notes):
     notes.show("a", 0)
     notes.idle = [("a", False)]
     (condition,) = await notes.look()
@@ -67,14 +67,14 @@ async def test_a_pod_is_told_by_condition_and_event_and_how_to_have_it_evicted(n
     assert (notes.notes.pods, notes.notes.gpus) == (1, 1)
 
 
-async def test_one_that_is_evicted_is_told_that_its_owner_wants_it(notes):
+async def test_the_condition_of_an_evicted_pod_says_that_its_owner_enabled_eviction(notes):
     notes.show("a", 0)
     notes.idle = [("a", True)]
     await notes.look()
     assert notes.server.events[0]["note"].endswith("it is evicted, as its owner wants")
 
 
-async def test_what_stands_there_is_not_written_again_by_a_new_process_either(notes):
+async def test_an_existing_condition_is_not_written_again_by_a_new_process(notes):
     notes.show("a", 0, called="True")
     notes.idle = [("a", False)]
     assert await notes.look() == []
@@ -88,7 +88,7 @@ async def test_before_the_watch_shows_a_write_it_is_not_repeated(notes):
     assert len(await notes.look(2)) == 1
 
 
-async def test_a_pod_that_works_again_is_told_so(notes):
+async def test_the_condition_is_cleared_when_the_pod_works_again(notes):
     notes.show("a", 0, called="True")
     (condition,) = await notes.look()
     assert (condition["status"], condition["reason"]) == ("False", "GpuInUse")
@@ -96,7 +96,7 @@ async def test_a_pod_that_works_again_is_told_so(notes):
     assert await notes.look(AGAIN_SECONDS + 1) == []
 
 
-async def test_so_many_are_told_at_a_look_and_the_others_at_the_next(notes):
+async def test_each_pass_writes_a_limited_number_of_conditions_and_the_next_pass_the_others(notes):
     pods = [f"p{number}" for number in range(MAX_WRITES + 3)]
     for number, name in enumerate(pods):
         notes.show(name, number % 4)

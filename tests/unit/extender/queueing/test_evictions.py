@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods are evicted as their budgets allow, and their owners told for whom."""
+"""Pods are evicted as their budgets allow; an event names the preemptor."""
 
 import pytest
 
@@ -29,14 +29,14 @@ def notes(server):
     return [(event["reason"], event["note"]) for event in server.events]
 
 
-async def test_a_pod_is_evicted_by_its_uid_and_told_for_whom(evicting, server):
+async def test_a_pod_is_evicted_by_its_uid_and_its_event_names_the_preemptor(evicting, server):
     await evicting.look()
     assert server.evictions == ["uid-web"]
     assert notes(server) == [("InCohortFairSharing", "evicted for another")]
     assert server.events[0]["regarding"]["kind"] == "Pod"
 
 
-async def test_what_a_budget_does_not_allow_is_asked_for_again_and_told_once(evicting, server):
+async def test_an_eviction_that_a_budget_refuses_is_repeated_and_reported_once(evicting, server):
     server.faults = ["budget", "budget"]
     for _ in range(3):
         await evicting.look()
@@ -52,14 +52,14 @@ async def test_a_pod_that_is_gone_is_no_trouble(evicting, server, caplog):
     assert (notes(server), caplog.text) == ([], "")
 
 
-async def test_who_is_wanted_no_more_is_forgotten(evicting, server, wanted):
+async def test_an_eviction_that_is_no_longer_wanted_is_dropped(evicting, server, wanted):
     await evicting.look()
     wanted.clear()
     await evicting.look()
     assert (evicting._asked, evicting._notified) == ({}, {})
 
 
-async def test_nobody_is_evicted_twice_in_a_row(api, server, wanted):
+async def test_no_pod_is_evicted_twice_in_a_row(api, server, wanted):
     events = EventWriter(api, Reporter("gpupack.dev/scheduler", "s", "Evict"))
     patient = Evictions(api, lambda: wanted, events, decides=lambda: True)
     await patient.look()

@@ -67,7 +67,7 @@ async def settled(opening):
     await until(lambda: not opening._busy)
 
 
-async def test_a_gate_is_opened_with_the_place_written_on_the_pod(opener, server, world):
+async def test_a_gate_is_removed_with_the_placement_in_an_annotation(opener, server, world):
     raw = shown_by(server)
     opener.open(*held(world))
     await settled(opener)
@@ -93,23 +93,21 @@ async def test_a_pod_that_has_changed_is_read_and_opened_as_it_is(opener, server
     assert "schedulingGates" not in raw["spec"]
 
 
-async def test_the_place_of_a_pod_that_is_gone_is_given_back(opener, server, world):
+async def test_the_gpus_of_a_deleted_pod_are_released(opener, server, world):
     opener.open(*held(world))
     await settled(opener)
     await until(lambda: "uid-p" in world.ledger.changes.gates)
     assert world.states() == []
 
 
-async def test_a_pod_of_the_same_name_is_another(opener, server, world):
+async def test_a_new_pod_of_the_same_name_is_a_different_pod(opener, server, world):
     raw = shown_by(server, uid="uid-other")
     opener.open(*held(world))
     await settled(opener)
     assert "schedulingGates" in raw["spec"]
 
 
-async def test_a_write_that_is_refused_is_tried_again_later_with_a_place_of_then(
-    opener, server, world
-):
+async def test_a_refused_write_is_repeated_later_with_the_current_placement(opener, server, world):
     shown_by(server)
     server.faults = ["forbidden"]
     opener.open(*held(world))
@@ -119,7 +117,7 @@ async def test_a_write_that_is_refused_is_tried_again_later_with_a_place_of_then
     await until(lambda: "uid-p" in world.ledger.changes.gates)
 
 
-async def test_a_gate_is_not_opened_for_a_place_that_is_held_no_more(opener, server, world):
+async def test_a_gate_is_not_removed_for_an_expired_placement(opener, server, world):
     raw = shown_by(server)
     asked, place = held(world)
     world.now += 61
@@ -129,7 +127,7 @@ async def test_a_gate_is_not_opened_for_a_place_that_is_held_no_more(opener, ser
     assert (server.patches, "schedulingGates" in raw["spec"]) == ([], True)
 
 
-async def test_an_old_failure_gives_no_new_place_away(opener, server, world):
+async def test_an_old_failure_does_not_release_a_new_placement(opener, server, world):
     server.faults = ["forbidden"]
     shown_by(server)
     opener.record(gated("p"), stopped())
@@ -147,7 +145,7 @@ async def test_a_write_that_never_succeeds_is_given_up(opener, server, world):
     assert len(server.patches) == gates.MAX_TRIES
 
 
-async def test_nothing_is_sent_once_another_leads(opener, server, world):
+async def test_no_write_is_sent_once_another_replica_leads(opener, server, world):
     raw = shown_by(server)
     world.leads = False
     opener.open(*held(world))
@@ -155,7 +153,7 @@ async def test_nothing_is_sent_once_another_leads(opener, server, world):
     assert (server.patches, "schedulingGates" in raw["spec"]) == ([], True)
 
 
-async def test_a_pod_without_a_place_is_let_through_to_filter(opener, server, world):
+async def test_a_pod_without_a_placement_is_left_to_the_filter(opener, server, world):
     raw = shown_by(server)
     opener.open(gated("p"), None)
     await settled(opener)
@@ -163,7 +161,7 @@ async def test_a_pod_without_a_place_is_let_through_to_filter(opener, server, wo
     assert raw["metadata"]["annotations"] == {}
 
 
-async def test_what_is_written_last_of_a_pod_is_what_stands_there(opener, server, world):
+async def test_the_last_write_of_a_pod_wins(opener, server, world):
     raw = shown_by(server)
     asked = gated("p")
     opener.record(asked, stopped())
@@ -173,7 +171,7 @@ async def test_what_is_written_last_of_a_pod_is_what_stands_there(opener, server
     assert len(server.patches) == 1
 
 
-async def test_who_is_stopped_for_a_pod_is_written_before_its_gate_is_opened(opener, server, world):
+async def test_the_victims_of_a_pod_are_recorded_before_its_gate_is_removed(opener, server, world):
     raw = shown_by(server)
     asked, place = held(world)
     server.faults = ["lost after"]

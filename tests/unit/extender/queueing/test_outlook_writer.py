@@ -84,7 +84,7 @@ async def test_who_reads_it_knows_what_was_learned_but_for_what_no_node_could_ta
     assert read.outlook().mix == core.RequestMix.of([(ONE, 1)])
 
 
-async def test_a_cohort_that_was_edited_meanwhile_is_written_later(world, server, writer):
+async def test_a_cohort_that_was_edited_during_the_write_is_written_later(world, server, writer):
     hold(server)
     show(world, server)
     hold(server, resourceVersion="8")
@@ -95,7 +95,7 @@ async def test_a_cohort_that_was_edited_meanwhile_is_written_later(world, server
     assert "demandForecast" in server.objects[COHORT]["status"]
 
 
-async def test_whoever_writes_what_is_used_leaves_the_outlook_there(world, server, writer):
+async def test_a_write_of_usage_preserves_the_demand_forecast(world, server, writer):
     hold(server)
     show(world, server)
     await writer.look()

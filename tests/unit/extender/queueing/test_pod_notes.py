@@ -71,14 +71,14 @@ async def test_texts_are_looked_at_later_each_time(full, server, tells):
     assert found == [1, 0, 1, 0, 1, 0, 1]
 
 
-async def test_many_who_wait_are_told_some_at_a_time(full, server, tells):
+async def test_many_pending_pods_get_their_conditions_in_batches(full, server, tells):
     for number in range(12):
         waits(full, server, f"p{number}")
     await tells(0)
     assert [len(await tells(seconds)) for seconds in (1, 0, 0, 0)] == [5, 5, 2, 0]
 
 
-async def test_a_pod_that_was_let_in_is_told_nothing(full, server, tells):
+async def test_an_admitted_pod_gets_no_condition(full, server, tells):
     waits(full, server)
     await tells(0)
     full.ends("holder")
@@ -89,7 +89,7 @@ async def test_a_pod_that_was_let_in_is_told_nothing(full, server, tells):
 
 
 @pytest.mark.parametrize(("after", "shown"), [(None, 0), (0, 1), (600, 0)])
-async def test_a_pod_that_lacks_room_for_long_is_shown_to_who_adds_nodes(
+async def test_a_pod_that_does_not_fit_for_long_is_shown_to_autoscalers(
     full, server, tells, after, shown
 ):
     queue = dataclasses.replace(full.decisions, queue=QueueSettings(show_lack_after_seconds=after))
@@ -100,7 +100,9 @@ async def test_a_pod_that_lacks_room_for_long_is_shown_to_who_adds_nodes(
     assert [place for _, place in full.gates.opened] == [None] * shown
 
 
-async def test_while_as_many_are_let_in_as_may_be_nobody_is_told(full, server, tells, monkeypatch):
+async def test_no_condition_is_written_while_the_limit_of_admitted_pods_is_reached(
+    full, server, tells, monkeypatch
+):
     waits(full, server)
     await tells(0)
     monkeypatch.setattr(admitted_pods, "MAX_ADMITTED_PODS", 0)
@@ -115,5 +117,5 @@ async def test_namespaces_take_turns_however_many_wait_in_one(full, server, tell
     waits(full, server, "other", namespace="other")
     await tells(0)
     texts = await tells(FIRST_SECONDS)
-    told = [each["metadata"]["uid"] for each in server.statuses]
-    assert (len(texts), "uid-other" in told) == (5, True)
+    written = [each["metadata"]["uid"] for each in server.statuses]
+    assert (len(texts), "uid-other" in written) == (5, True)

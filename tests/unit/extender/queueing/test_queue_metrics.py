@@ -31,7 +31,7 @@ def value(world, deciding):
     return lambda name, **labels: registry.get_sample_value(f"gpupack_queue_{name}", labels)
 
 
-def test_quotas_are_told_by_namespace_as_their_status_has_them(world, value):
+def test_quota_metrics_by_namespace_match_the_quota_status(world, value):
     status = {"nominal": "8", "used": "9.5", "borrowed": "1.5", "lent": "0"}
     world.quotas.quotas.upsert(quota("team", running=3, waiting=2, **status))
     found = {amount: value("quota_gpus", namespace="team", amount=amount) for amount in status}
@@ -57,7 +57,7 @@ def test_a_quota_of_another_name_counts_nothing_and_is_not_shown(world, value):
     assert value("quota_gpus", namespace="team", amount="used") is None
 
 
-def test_who_waits_is_counted_by_kind(world, value):
+def test_pending_requests_are_counted_by_kind(world, value):
     world.asks("train", gpus=4, workers=3)
     assert value("waiting", kind="gang") == 1
     assert value("waiting", kind="pod") == 0
@@ -70,7 +70,7 @@ def test_a_cycle_is_timed():
     assert registry.get_sample_value("gpupack_queue_cycle_seconds_count") == 1
 
 
-def test_who_waits_within_its_promise_starves_and_nobody_else_does(world, value, deciding):
+def test_only_jobs_that_wait_within_their_quota_count_as_starving(world, value, deciding):
     for namespace, promised in (("team", 16), ("poor", 1)):
         world.quotas.quotas.upsert(quota(namespace, promised=promised))
     world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))

@@ -38,7 +38,7 @@ def show(world, server):
     world.quotas.cohorts.upsert(msgspec.convert(server.objects[COHORT], GpuCohort))
 
 
-async def test_what_is_used_is_written_once(world, server, reporter):
+async def test_unchanged_usage_is_written_once(world, server, reporter):
     world.asks("train")
     await reporter.report()
     assert server.objects[QUOTA]["status"]["used"] == "1"
@@ -50,7 +50,7 @@ async def test_what_is_used_is_written_once(world, server, reporter):
     assert server.writes == writes
 
 
-async def test_a_quota_that_was_edited_meanwhile_is_written_later(world, server, reporter):
+async def test_a_quota_that_was_edited_during_the_write_is_written_later(world, server, reporter):
     edited = server.objects[QUOTA]["metadata"] | {"resourceVersion": "8"}
     server.put(QUOTA, server.objects[QUOTA] | {"metadata": edited})
     await reporter.report()

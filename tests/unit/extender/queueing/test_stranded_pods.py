@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods are told that their only node cannot take them, once, and that it did after all."""
+"""The stranded condition of a pod is written once, and cleared when its node takes the pod."""
 
 import msgspec
 import pytest
@@ -12,10 +12,10 @@ from gpupack_scheduler.queueing.conditions import STRANDED
 from gpupack_scheduler.queueing.stranded import Stranded
 
 
-def shown(name, *, on="", told=None):
+def shown(name, *, on="", reason=None):
     built = msgspec.to_builtins(pod(name, on=on, devices=whole("a", 0) if on else None))
-    if told:
-        condition = {"type": names.STRANDED_CONDITION, "status": "True", "reason": told}
+    if reason:
+        condition = {"type": names.STRANDED_CONDITION, "status": "True", "reason": reason}
         built["status"]["conditions"] = [condition]
     return msgspec.convert(built, type(pod(name)))
 
@@ -46,34 +46,36 @@ def look(world, api, server):
     return at
 
 
-async def test_a_pod_is_told_once_by_condition_and_event(look, server):
-    (told,) = await look(0.0, Stranded(shown("p"), "gone", node_is_gone=True))
-    assert (told["type"], told["status"], told["reason"]) == (
+async def test_a_stranded_pod_gets_one_condition_and_one_event(look, server):
+    (condition,) = await look(0.0, Stranded(shown("p"), "gone", node_is_gone=True))
+    assert (condition["type"], condition["status"], condition["reason"]) == (
         names.STRANDED_CONDITION,
         "True",
         "NodeDeleted",
     )
     assert len(server.events) == 1
     assert await look(1.0, Stranded(shown("p"), "gone", node_is_gone=True)) == []
-    after = Stranded(shown("p", told="NodeDeleted"), "gone", node_is_gone=True)
+    after = Stranded(shown("p", reason="NodeDeleted"), "gone", node_is_gone=True)
     assert await look(1.0 + AGAIN_SECONDS, after) == []
 
 
-async def test_the_reason_is_told_again_when_it_changes(look):
-    before = shown("p", told="NodeUnsuitable")
-    (told,) = await look(0.0, Stranded(before, "gone", node_is_gone=True))
-    assert told["reason"] == "NodeDeleted"
+async def test_the_condition_is_written_again_when_its_reason_changes(look):
+    before = shown("p", reason="NodeUnsuitable")
+    (condition,) = await look(0.0, Stranded(before, "gone", node_is_gone=True))
+    assert condition["reason"] == "NodeDeleted"
 
 
-async def test_a_pod_whose_node_has_returned_is_told_so_before_it_is_bound(look, world, server):
-    world.ledger.pods.let_in["uid-p"] = shown("p", told="NodeDeleted")
-    (told,) = await look(0.0)
-    assert (told["status"], told["reason"]) == ("False", "NodeReturned")
+async def test_the_condition_says_that_the_node_returned_before_the_pod_is_bound(
+    look, world, server
+):
+    world.ledger.pods.let_in["uid-p"] = shown("p", reason="NodeDeleted")
+    (condition,) = await look(0.0)
+    assert (condition["status"], condition["reason"]) == ("False", "NodeReturned")
     assert server.events == []
 
 
-async def test_a_pod_that_was_bound_after_all_is_told_so(look, world, server):
-    world.ledger.pods.upsert(shown("p", on="a", told="NodeUnsuitable"))
-    (told,) = await look(0.0)
-    assert (told["status"], told["reason"]) == ("False", "Bound")
+async def test_the_condition_says_that_the_pod_was_bound_after_all(look, world, server):
+    world.ledger.pods.upsert(shown("p", on="a", reason="NodeUnsuitable"))
+    (condition,) = await look(0.0)
+    assert (condition["status"], condition["reason"]) == ("False", "Bound")
     assert server.events == []

@@ -12,7 +12,7 @@ def worth(*counts):
     return lambda milli: float(found[milli])
 
 
-def test_a_gap_that_nobody_fits_into_is_worth_nothing():
+def test_a_gap_into_which_no_request_fits_is_worth_nothing():
     gap = worth((share(400), 1), (whole(1), 1))
     assert [gap(0), gap(399)] == [0.0, 0.0]
     assert 0 < gap(400) == gap(799) < gap(800) <= gap(1000)
@@ -34,12 +34,12 @@ def test_sizes_that_are_no_tenths_are_counted_to_the_milli():
     assert gap(332) == 0.0 < gap(333) == gap(665) < gap(666)
 
 
-def test_where_nobody_asks_for_gpus_a_gap_is_worth_what_it_holds():
+def test_without_gpu_requests_a_gap_is_worth_its_size():
     assert (worth_of_gaps(RequestMix.of([(whole(0), 1)])) == plain()).all()
     assert worth_of_gaps(RequestMix.of([(whole(0), 1)]))[500] == UNIT // 2
 
 
-def test_a_multitude_of_sizes_is_told_apart_to_ten_milli():
+def test_many_share_sizes_are_distinguished_to_ten_milli():
     gap = worth(*((share(100 + i), 200 - i) for i in range(150)), (whole(1), 100))
     assert 0 == gap(99) < gap(120) == gap(129) < gap(1000) == pytest.approx(1.0, abs=0.1)
     assert [gap(m) for m in range(1001)] == sorted(gap(m) for m in range(1001))

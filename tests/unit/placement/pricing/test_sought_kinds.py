@@ -35,7 +35,7 @@ def test_it_is_no_more_than_if_all_were_asked_for():
     assert found == {H100: 0, A100: pytest.approx(RATE, abs=1e-5)}
 
 
-def test_those_who_take_several_kinds_count_for_each_by_its_gpus():
+def test_requests_for_several_models_count_for_each_by_its_gpus():
     cluster = cluster_of(node("h", 4), node("a", 3, model=A100), node("t", 1, model="T4"))
     found = prices(cluster, (whole(1, models=(A100, "T4")), 1), (whole(3), 1))
     each = pytest.approx(RATE * 0.5**0.5, abs=1e-5)
@@ -53,7 +53,7 @@ def test_what_no_gpu_would_do_for_asks_for_none():
     assert prices(two_kinds(), (whole(1, models=("T4",)), 1), (whole(1), 1)) == {}
 
 
-def test_gpus_beside_others_have_no_price_and_do_not_count():
+def test_gpus_of_a_mixed_node_have_no_price_and_do_not_count():
     mixed = Node(NodeName("m"), (device("m", 0), device("m", 1, model=A100)))
     cluster = cluster_of(node("h", 4), node("a", 4, model=A100), mixed)
     mix = RequestMix.of([(whole(1, models=(A100,)), 1), (whole(3), 1)])

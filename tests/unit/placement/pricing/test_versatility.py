@@ -44,7 +44,7 @@ def test_each_smaller_size_of_clique_is_a_step_whatever_its_number():
     assert steps(cluster) == [(None, 0), (None, 1), (None, 2)]
 
 
-def test_gpus_beside_others_have_no_price_and_do_not_count():
+def test_gpus_of_a_mixed_node_have_no_price_and_do_not_count():
     both = Node(NodeName("m"), (device("m", 0), device("m", 1, memory=16_000)))
     assert steps(cluster_of(both, node("h", 4))) == [(None, None)] * 2
     assert steps(cluster_of(both, node("h", 4), node("s", gpu_memory=8000))) == [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue beside the ledger: who waits, whose turn comes, what counts as running."""
+"""The queue on top of the ledger: pending jobs, admissions, and what counts as running."""
 
 import msgspec
 import pytest
@@ -18,7 +18,7 @@ def full(world):
     return world
 
 
-def test_who_finds_no_room_has_its_turn_when_room_is_given_back(full):
+def test_a_pending_job_is_admitted_when_gpus_are_released(full):
     assert isinstance(full.asks("next"), PlanRefusal)
     full.ends("holder")
     full.decide()
@@ -26,12 +26,12 @@ def test_who_finds_no_room_has_its_turn_when_room_is_given_back(full):
     assert isinstance(full.asks("next"), PlanResponse)
 
 
-def test_who_is_being_answered_is_not_called(world):
+def test_a_job_with_a_request_in_progress_is_not_notified(world):
     world.asks("train")
     assert world.called() == []
 
 
-def test_the_first_to_be_made_goes_first_whoever_asked_first(full):
+def test_the_job_that_was_created_first_is_admitted_first(full):
     full.asks("late", gpus=4, submitted=20)
     full.asks("early", gpus=4, submitted=10)
     full.ends("holder", nodes=["a"])
@@ -47,8 +47,8 @@ def test_the_larger_priority_goes_first(full):
     assert full.called() == ["urgent"]
 
 
-def test_a_lower_priority_takes_no_room_that_a_higher_one_waits_for(full):
-    """However short it has waited: a gang would lose its room to small jobs one by one."""
+def test_a_lower_priority_takes_no_gpus_for_which_a_higher_one_waits(full):
+    """However short it has waited: small jobs would take its GPUs one by one."""
     full.asks("urgent", workers=2, gpus=4, priority=5)
     full.ends("holder", nodes=["a"])
     refusal = full.asks("ordinary")
@@ -59,7 +59,7 @@ def test_a_lower_priority_takes_no_room_that_a_higher_one_waits_for(full):
     assert isinstance(full.asks("equal", priority=5), PlanResponse)
 
 
-def test_nobody_waits_for_one_that_no_end_would_let_in(full):
+def test_a_job_that_no_end_would_admit_blocks_no_other_job(full):
     """One GPU of its two nodes is broken: nothing is kept for it."""
     full.ledger.gpus.upsert(gpu_node("b", failed=[3]))
     full.asks("urgent", workers=2, gpus=4, priority=5)
@@ -67,7 +67,7 @@ def test_nobody_waits_for_one_that_no_end_would_let_in(full):
     assert isinstance(full.asks("ordinary"), PlanResponse)
 
 
-def test_a_turn_that_nobody_takes_is_over_with_its_plan(full):
+def test_an_admission_that_is_not_used_ends_with_its_plan(full):
     full.asks("absent")
     full.asks("next", submitted=99)
     full.ends("holder", nodes=["a", "b"])
@@ -83,7 +83,7 @@ def test_a_turn_that_nobody_takes_is_over_with_its_plan(full):
     [{"suspend": True}, {"phase": "Failed"}, {"deleted": True}],
     ids=["suspended", "ended", "being deleted"],
 )
-def test_who_may_not_wait_any_more_is_not_called(full, change):
+def test_a_job_that_may_no_longer_wait_is_not_notified(full, change):
     full.asks("next")
     full.ledger.jobs.upsert(job("next", **change))
     full.ends("holder")
@@ -118,7 +118,7 @@ def test_an_edited_job_waits_as_it_is_now_and_only_once(full):
     assert (full.called()[0], len(full.admissions)) == ("next", 0)
 
 
-def test_asking_again_does_not_make_the_wait_begin_anew(full):
+def test_a_repeated_request_does_not_restart_the_wait(full):
     full.asks("gang", workers=2, gpus=4, seconds_left=500.0)
     full.now += 301
     full.asks("gang", workers=2, gpus=4, seconds_left=500.0)
@@ -136,7 +136,7 @@ def test_a_deadline_that_was_edited_counts_from_then_on(full, before, after):
     assert waiting.duration == after
 
 
-def test_a_pod_of_its_own_runs_and_its_end_is_a_turn(world):
+def test_the_end_of_a_standalone_pod_notifies_pending_jobs(world):
     world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0, 1, 2, 3), gpus=4))
     world.ledger.pods.upsert(pod("q", on="b", devices=whole("b", 0, 1, 2, 3), gpus=4))
     world.asks("next", gpus=4)
@@ -158,7 +158,7 @@ def test_an_attempt_that_ended_runs_until_its_pods_are_gone(world):
     assert world.running() == []
 
 
-def test_what_was_found_running_counts_since_it_was_admitted(world):
+def test_a_running_job_found_at_the_start_counts_since_its_admission(world):
     """As after a restart of this process."""
     started = {"startedAt": "1970-01-01T00:10:00Z"}
     found = job("old", attempt=2, phase="Running", placed=[("a", [0])], activeDeadlineSeconds=900)
@@ -179,7 +179,7 @@ def test_gpus_of_another_plugin_count_as_those_that_it_took(world):
     assert [len(place.devices) for place in running.placements] == [3]
 
 
-def test_when_the_lease_is_lost_nobody_waits_and_all_ask_anew(full):
+def test_the_queue_is_empty_after_the_lease_is_lost(full):
     full.asks("next")
     full.admissions.withdraw_all()
     full.ends("holder")
@@ -187,7 +187,7 @@ def test_when_the_lease_is_lost_nobody_waits_and_all_ask_anew(full):
     assert (full.called(), len(full.admissions)) == ([], 0)
 
 
-def test_a_new_leader_keeps_room_for_who_waited_before_it(full):
+def test_a_new_leader_keeps_the_reservations_of_jobs_that_waited_before(full):
     full.asks("gang", workers=2, gpus=4, since=1000)
     full.now += 301
     full.admissions.withdraw_all()
@@ -203,7 +203,7 @@ def test_an_edited_job_has_waited_since_it_was_made(full):
     assert came(full, "next") == 900
 
 
-def test_a_job_that_was_parked_for_days_has_its_old_place_in_the_order_and_no_reservation(full):
+def test_a_job_that_was_suspended_for_days_keeps_its_order_and_has_no_reservation(full):
     """It was made before the others, and resumed a second ago."""
     full.asks("others", gpus=4, workers=2, submitted=500, since=999)
     full.asks("parked", gpus=4, workers=2, submitted=1, since=999)
@@ -212,8 +212,8 @@ def test_a_job_that_was_parked_for_days_has_its_old_place_in_the_order_and_no_re
     assert full.asks("small", since=1000).placement
 
 
-@pytest.mark.parametrize("since", [None, 2000], ids=["not told", "by a clock before ours"])
-def test_who_is_not_known_to_have_come_earlier_waits_from_now_on(full, since):
+@pytest.mark.parametrize("since", [None, 2000], ids=["unknown", "by a clock before ours"])
+def test_a_job_without_a_known_creation_time_waits_from_now_on(full, since):
     full.asks("next", since=since)
     assert came(full, "next") == 1000
 
@@ -228,7 +228,7 @@ def test_a_job_goes_to_a_node_that_it_avoids_only_if_it_fits_nowhere_else(world)
     assert [answer.placement[0].node for answer in answers] == ["b", "a"]
 
 
-def test_an_attempt_that_waits_keeps_its_place_when_what_it_avoided_is_forgotten(full):
+def test_a_pending_attempt_keeps_its_order_when_avoided_nodes_are_cleared(full):
     full.asks("next", avoid=["a"])
     entry = full.admissions.queue.state.pending.get(job_id(full.attempt("next")))
     full.asks("next")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What namespaces used of late: in statuses, and back from there at a start."""
+"""The average usage of namespaces: written to statuses, and read at a start."""
 
 import dataclasses
 
@@ -113,7 +113,7 @@ async def test_a_cohort_that_stands_for_the_cluster_is_made_once(cluster):
     assert cluster.server.objects[CLUSTER]["status"]["average"] == "0"
 
 
-async def test_without_a_half_life_nothing_is_made_and_old_averages_are_removed(server, api):
+async def test_without_a_half_life_averages_are_removed_and_not_written(server, api):
     cluster = Cluster(world_of(half_life=0.0), server, api)
     assert await cluster.look() == []
     cluster.put(LAB, status=status(("team", "2")))
@@ -187,7 +187,7 @@ async def test_a_new_process_goes_on_where_the_last_one_was(cluster, server, api
     assert felt(restarted.world) == pytest.approx(3000, rel=0.02)
 
 
-async def test_a_queue_that_begins_anew_remembers(cluster):
+async def test_a_restarted_queue_keeps_the_average_usage(cluster):
     cluster.put(CLUSTER, status=status(("team", "2")))
     cluster.world.decide()
     cluster.world.admissions.restart()
@@ -195,7 +195,7 @@ async def test_a_queue_that_begins_anew_remembers(cluster):
     assert felt(cluster.world) == pytest.approx(2000)
 
 
-async def test_who_stands_in_two_statuses_counts_as_the_later_one_says(cluster):
+async def test_a_tenant_in_two_statuses_counts_by_the_later_one(cluster):
     cluster.put(CLUSTER, status=status(("team", "1")))
     cluster.put(LAB, status=status(("team", "2"), at="1970-01-01T00:00:00Z"))
     cluster.world.decide()
@@ -206,7 +206,7 @@ async def test_who_stands_in_two_statuses_counts_as_the_later_one_says(cluster):
     ("gpus", "expected"),
     [("-5", 0), ("nan", 0), ("-inf", 0), ("two", 0), ("", 0), ("1e300", 8000), ("inf", 8000)],
 )
-async def test_what_cannot_be_in_a_status_is_cut_off(cluster, gpus, expected):
+async def test_averages_beyond_the_limits_of_a_status_are_cut_off(cluster, gpus, expected):
     cluster.put(CLUSTER, status=status(("team", gpus), ("other", "1")))
     cluster.world.decide()
     assert (felt(cluster.world), felt(cluster.world, "other")) == (expected, 1000)

@@ -33,7 +33,7 @@ def test_jobs_that_ask_for_the_same_are_one_kind(full, monkeypatch):
     assert full.asks("third", gpus=3, namespace="elsewhere").reason == "TooFewFreeGpus"
 
 
-def test_who_is_refused_a_place_in_the_queue_is_called_when_one_is_free(full, monkeypatch):
+def test_a_job_that_the_full_queue_refused_is_notified_when_the_queue_has_space(full, monkeypatch):
     monkeypatch.setattr(capacity, "MAX_KINDS", 1)
     full.asks("first")
     full.asks("second", gpus=2)
@@ -52,7 +52,7 @@ def test_labels_of_nodes_that_are_kept_for_a_namespace_are_bounded(full):
     assert set(reasons[kept:]) == {"QueueFull"}
 
 
-def test_what_waits_no_longer_leaves_its_place(full):
+def test_a_job_that_no_longer_waits_frees_its_queue_entry(full):
     for number in range(300):
         full.asks(f"j{number}", gpus=1 + number % 3, attempt=1 + number)
         full.asks(f"j{number}", gpus=2 + number % 3, attempt=2 + number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Movable jobs make room for another: written down for whom first, then one write for each move."""
+"""Movable jobs move for another job: the preemptor is recorded first, then each move."""
 
 import dataclasses
 
@@ -62,7 +62,7 @@ def orders(world):
 
 
 def shows_head(world, preemption, name="large"):
-    """The watch shows what the operator wrote of the one who waits."""
+    """Show the pending job with the preemption that the operator recorded."""
     built = msgspec.to_builtins(job(name, gpus=4))
     built["status"]["preemption"] = msgspec.to_builtins(preemption) if preemption else None
     world.ledger.jobs.upsert(msgspec.json.decode(msgspec.json.encode(built), type=PlacedJob))
@@ -81,7 +81,7 @@ def writes(world, name, preemption):
 
 
 def decided(world, name="large", **asked):
-    """What the answer says once the queue has foreseen when it starts without: a cycle later."""
+    """Return the answer once the queue has estimated the start without moves, a cycle later."""
     asked = {"gpus": 4} | asked
     world.asks(name, **asked)
     world.decide()
@@ -99,7 +99,7 @@ def consolidates(world):
     return preemption, order
 
 
-def test_the_answer_says_who_is_moved_and_what_that_costs_and_gains(world):
+def test_the_answer_names_the_moved_jobs_the_cost_and_the_gain(world):
     preemption = decided(world)
     (victims,) = preemption.victims
     assert victims.reason == "Consolidation"
@@ -108,7 +108,7 @@ def test_the_answer_says_who_is_moved_and_what_that_costs_and_gains(world):
     assert preemption.lost_gpu_seconds == 2 * 60
 
 
-def test_nobody_is_told_to_move_before_it_is_written_for_whom(world):
+def test_no_job_is_moved_before_the_preemptor_is_recorded(world):
     preemption = decided(world)
     world.decide()
     assert orders(world) == {}
@@ -120,7 +120,7 @@ def test_nobody_is_told_to_move_before_it_is_written_for_whom(world):
     assert world.turns._orders.stops == world.turns._orders.drained == ()
 
 
-def test_both_run_where_room_was_kept_for_them(world):
+def test_both_jobs_run_on_their_reserved_gpus(world):
     preemption, order = consolidates(world)
     name = order.attempt.partition("/")[0].removeprefix("uid-")
     writes(world, name, order.preemption)
@@ -146,15 +146,15 @@ def test_a_job_of_another_namespace_has_no_name_in_the_order():
     assert order.cause == "a job of another namespace"
 
 
-def test_nobody_is_moved_for_a_namespace_with_a_larger_share():
-    """As KAI-Scheduler#1565 has it: who is moved loses nothing in the books, and is below it."""
+def test_no_job_is_moved_for_a_namespace_with_a_larger_share():
+    """As in KAI-Scheduler#1565: the moved job keeps its usage and has the smaller share."""
     world = new_world()
     for name, node in (("one", "a"), ("two", "b")):
         runs(world, name, node, 0, namespace="other")
     assert decided(world) is None
 
 
-def test_a_head_that_is_not_written_in_time_moves_nobody(world):
+def test_a_queue_head_that_is_not_recorded_in_time_moves_no_job(world):
     assert decided(world)
     world.now += world.decisions.plan_hold_seconds + 1
     world.admissions.decide()
@@ -162,7 +162,7 @@ def test_a_head_that_is_not_written_in_time_moves_nobody(world):
     assert not [j for j in world.admissions.queue.state.reserved if j.startswith("uid-one")]
 
 
-def test_a_head_that_is_deleted_before_a_move_is_written_moves_nobody(world):
+def test_a_queue_head_that_is_deleted_before_a_move_is_recorded_moves_no_job(world):
     consolidates(world)
     world.ledger.jobs.remove(job("large"))
     world.decide()
@@ -170,7 +170,7 @@ def test_a_head_that_is_deleted_before_a_move_is_written_moves_nobody(world):
     assert world.admissions.queue.state.reserved == {}
 
 
-def test_where_a_move_is_not_written_in_time_all_of_it_is_over(world):
+def test_all_moves_expire_if_one_is_not_recorded_in_time(world):
     _, order = consolidates(world)
     world.now += world.decisions.plan_hold_seconds + 1
     world.admissions.decide()
@@ -179,7 +179,7 @@ def test_where_a_move_is_not_written_in_time_all_of_it_is_over(world):
 
 
 @pytest.mark.parametrize("written", ["head", "head and move"])
-def test_a_process_that_begins_meanwhile_goes_on_with_what_is_written(world, written):
+def test_a_restarted_process_continues_the_recorded_moves(world, written):
     preemption, order = consolidates(world)
     name = order.attempt.partition("/")[0].removeprefix("uid-")
     after = new_world()
@@ -208,7 +208,7 @@ def test_a_process_that_begins_meanwhile_goes_on_with_what_is_written(world, wri
 OFF = msgspec.convert({}, QueueSettings).consolidation
 
 
-def test_without_a_ratio_nobody_is_moved_for_others(world):
+def test_without_a_ratio_no_job_is_moved_for_another(world):
     assert not QueueSettings().as_rules().consolidation.any
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes and GPUs in maintenance: who gets nothing there any more, and who is to leave."""
+"""Nodes and GPUs in maintenance: no new work, and drains."""
 
 import dataclasses
 
@@ -16,10 +16,10 @@ BEFORE, AFTER = 12 * 3600 - 1.0, 12 * 3600 + 1.0
 def maintain(world, name, *numbers, reason="fan", mode="owned", **entry):
     """The watch shows that these GPUs of a node, without numbers all, are in maintenance."""
     named = {"gpus": [uuid(name, number) for number in numbers]} if numbers else {}
-    told = gpu_node(name, mode=mode, maintenance=[{"reason": reason, **named, **entry}])
+    shown = gpu_node(name, mode=mode, maintenance=[{"reason": reason, **named, **entry}])
     if mode == "observed":
-        told = gpu_node(name, mode=mode, resource=OBSERVED, maintenance=told.spec.maintenance)
-    world.ledger.gpus.upsert(told)
+        shown = gpu_node(name, mode=mode, resource=OBSERVED, maintenance=shown.spec.maintenance)
+    world.ledger.gpus.upsert(shown)
     world.decide()
 
 
@@ -35,8 +35,8 @@ def stands(world, name, on, *numbers):
     world.decide()
 
 
-def told(world):
-    """What the operator is told to end."""
+def drained(world):
+    """List the attempts that the operator is to end."""
     return [(each.attempt, each.node, each.cause) for each in world.turns._orders.drained]
 
 
@@ -54,11 +54,11 @@ def test_a_gpu_in_maintenance_gets_no_new_work_and_the_refusal_says_so(world):
     assert not refused.never
 
 
-def test_what_holds_a_gpu_goes_on_when_that_is_but_cordoned(world):
+def test_holders_of_a_cordoned_gpu_continue(world):
     runs(world, "train", "a", 0)
     stands(world, "notebook", "a", 1)
     maintain(world, "a")
-    assert (told(world), evicted(world)) == ([], [])
+    assert (drained(world), evicted(world)) == ([], [])
     world.ledger.gpus.upsert(gpu_node("a"))
     assert world.free("a") == [2, 3]
 
@@ -71,7 +71,7 @@ def test_a_plan_that_was_given_before_the_maintenance_may_begin(world):
     assert world.reserve(worker, "a").placement.node == "a"
 
 
-def test_a_plan_that_is_not_written_when_the_maintenance_begins_is_made_anew(world):
+def test_a_plan_that_is_not_recorded_when_maintenance_begins_is_computed_again(world):
     first = {each.node for each in places(world.asks("train", gpus=2))}
     (other,) = {"a", "b"} - first
     maintain(world, *first)
@@ -81,7 +81,7 @@ def test_a_plan_that_is_not_written_when_the_maintenance_begins_is_made_anew(wor
     assert world.asks("train", gpus=2).reason == "GpuInMaintenance"
 
 
-def test_a_pod_that_is_not_bound_when_the_maintenance_begins_gets_another_place(world):
+def test_a_pod_that_is_unbound_when_maintenance_begins_is_placed_elsewhere(world):
     first = world.filter(pod("p")).node_names
     (other,) = {"a", "b"} - set(first)
     maintain(world, *first)
@@ -90,28 +90,28 @@ def test_a_pod_that_is_not_bound_when_the_maintenance_begins_gets_another_place(
 
 def test_a_drain_ends_jobs_and_evicts_pods_on_its_gpus_alone(world):
     runs(world, "train", "a", 0, 1)
-    runs(world, "beside", "a", 2)
+    runs(world, "neighbor", "a", 2)
     runs(world, "elsewhere", "b", 0)
     stands(world, "notebook", "a", 3)
     maintain(world, "a", 1, 3, drain="All", reason="a fan is broken")
-    assert told(world) == [("uid-train/1", "a", "a fan is broken")]
+    assert drained(world) == [("uid-train/1", "a", "a fan is broken")]
     why = "for maintenance of node a: a fan is broken"
     assert evicted(world) == [("notebook", "Maintenance", why)]
 
 
-def test_what_cannot_be_moved_goes_on_until_the_moment_that_is_named(world):
+def test_jobs_that_cannot_be_moved_continue_until_the_stop_time(world):
     world.now = BEFORE
     runs(world, "train", "a", 0)
     stands(world, "notebook", "a", 1)
     maintain(world, "a", drain="All", stopAt=NOON)
-    assert (told(world), evicted(world)) == ([], [])
+    assert (drained(world), evicted(world)) == ([], [])
     world.now = AFTER
     world.decide()
-    assert [name for name, *_ in told(world)] == ["uid-train/1"]
+    assert [name for name, *_ in drained(world)] == ["uid-train/1"]
     assert [name for name, *_ in evicted(world)] == ["notebook"]
 
 
-def test_the_reason_that_is_told_is_that_of_the_entry_that_stops(world):
+def test_a_drain_reports_the_reason_of_the_entry_that_drains(world):
     world.now = BEFORE
     runs(world, "train", "a", 0)
     later = {"reason": "later", "drain": "All", "stopAt": NOON}
@@ -120,30 +120,30 @@ def test_the_reason_that_is_told_is_that_of_the_entry_that_stops(world):
     mine = {"reason": "mine", "drain": "All", "gpus": [uuid("a", 0)]}
     world.ledger.gpus.upsert(gpu_node("a", maintenance=[cordon, later, other, mine]))
     world.decide()
-    assert told(world) == [("uid-train/1", "a", "mine")]
+    assert drained(world) == [("uid-train/1", "a", "mine")]
 
 
-def test_nobody_is_to_leave_any_more_when_the_maintenance_is_over(world):
+def test_no_job_is_drained_after_the_maintenance(world):
     runs(world, "train", "a", 0)
     maintain(world, "a", drain="All")
-    assert told(world)
+    assert drained(world)
     world.ledger.gpus.upsert(gpu_node("a"))
     world.decide()
-    assert told(world) == []
+    assert drained(world) == []
 
 
-def test_an_attempt_that_has_been_ended_is_told_of_no_more(world):
+def test_an_ended_attempt_is_no_longer_drained(world):
     runs(world, "train", "a", 0)
     worker = pod("w", on="a", devices=whole("a", 0), worker=("train", 1, 0))
     world.ledger.pods.upsert(worker)
     maintain(world, "a", drain="All")
-    assert told(world)
+    assert drained(world)
     ended = msgspec.to_builtins(job("train", attempt=1, phase="Pending"))
     ended["status"]["attempts"] = [{"number": 1, "finishedAt": NOON, "outcome": "Preempted"}]
     world.ledger.jobs.upsert(msgspec.convert(ended, type(job("train"))))
     world.decide()
     assert world.running() == ["train"]
-    assert told(world) == []
+    assert drained(world) == []
 
 
 def test_a_pod_that_leaves_already_is_not_evicted_again(world):
@@ -164,13 +164,13 @@ def test_on_an_observed_node_it_is_the_node_whichever_gpus_are_named(world):
 
 
 @pytest.mark.parametrize("moment", ["soon", "99999-01-01T00:00:00Z"])
-def test_a_moment_that_cannot_be_read_stops_nobody(world, moment):
+def test_an_invalid_stop_time_drains_no_job(world, moment):
     runs(world, "train", "a", 0)
     maintain(world, "a", drain="All", stopAt=moment)
-    assert told(world) == []
+    assert drained(world) == []
 
 
-def test_a_drain_that_is_told_is_a_turn(world):
+def test_a_new_drain_order_notifies_the_operator(world):
     runs(world, "train", "a", 0)
     before = world.turns._number
     maintain(world, "a", drain="All")
@@ -178,7 +178,7 @@ def test_a_drain_that_is_told_is_a_turn(world):
     assert world.turns._orders == dataclasses.replace(Orders(), drained=world.turns._orders.drained)
 
 
-def test_a_change_of_who_is_to_leave_is_news_to_the_queue(world):
+def test_a_changed_drain_policy_changes_the_drain_orders(world):
     maintain(world, "a", 0)
     world.ledger.changes.take()
     heard = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs that are not well: who gets nothing there, who leaves, and who is told."""
+"""Failed and cordoned GPUs: no new work, drained jobs, evicted pods and notifications."""
 
 import msgspec
 import pytest
@@ -26,7 +26,7 @@ def stands(world, name, on, *numbers):
     world.decide()
 
 
-def told(world):
+def drained(world):
     return [(each.attempt, each.node, each.failed) for each in world.turns._orders.drained]
 
 
@@ -72,22 +72,22 @@ def test_probation_makes_no_ill_gpu_better(world):
     assert world.free("a") == [2, 3]
 
 
-def test_who_holds_a_gpu_that_failed_leaves_and_its_neighbours_stay(world):
+def test_the_holder_of_a_failed_gpu_is_drained_and_its_neighbors_stay(world):
     runs(world, "train", "a", 0, 1)
-    runs(world, "beside", "a", 2)
+    runs(world, "neighbor", "a", 2)
     grade(world, "a", gpu0="Failed")
-    assert told(world) == [("uid-train/1", "a", True)]
+    assert drained(world) == [("uid-train/1", "a", True)]
     (order,) = world.turns._orders.drained
     assert order.cause == f"{uuid('a', 0)}: XID 79"
 
 
-def test_who_holds_one_that_is_but_draining_or_in_quarantine_goes_on(world):
+def test_the_holder_of_a_cordoned_or_quarantined_gpu_continues(world):
     runs(world, "train", "a", 0, 1)
     grade(world, "a", quarantine=[(1, "Quarantined")], gpu0="Cordoned")
-    assert told(world) == []
+    assert drained(world) == []
 
 
-def test_an_attempt_that_has_been_ended_is_told_of_no_more(world):
+def test_an_ended_attempt_is_no_longer_drained(world):
     runs(world, "train", "a", 0)
     grade(world, "a", gpu0="Failed")
     ended = msgspec.to_builtins(job("train", attempt=1, phase="Pending"))
@@ -95,10 +95,10 @@ def test_an_attempt_that_has_been_ended_is_told_of_no_more(world):
     ended["status"]["attempts"] = [{"number": 1, "finishedAt": finished}]
     world.ledger.jobs.upsert(msgspec.convert(ended, type(job("train"))))
     world.decide()
-    assert told(world) == []
+    assert drained(world) == []
 
 
-def test_a_pod_of_its_own_is_told_and_left_alone_where_nobody_says_anything(world):
+def test_a_standalone_pod_on_a_failed_gpu_is_notified_and_not_evicted_by_default(world):
     stands(world, "notebook", "a", 0)
     grade(world, "a", gpu0="Failed")
     (note,) = world.admissions.failed_pods()
@@ -107,7 +107,7 @@ def test_a_pod_of_its_own_is_told_and_left_alone_where_nobody_says_anything(worl
     assert evicted(world) == []
 
 
-def test_it_is_evicted_where_its_cohort_wants_that(world):
+def test_a_pod_on_a_failed_gpu_is_evicted_if_its_cohort_says_so(world):
     stands(world, "notebook", "a", 0)
     stands(world, "neighbour", "a", 1)
     evict_from(world, "Evict")
@@ -116,16 +116,16 @@ def test_it_is_evicted_where_its_cohort_wants_that(world):
     assert world.admissions.failed_pods()[0].advice == "; it is evicted"
 
 
-def test_nobody_is_told_any_more_when_the_gpu_works_again(world):
+def test_no_job_or_pod_is_notified_after_the_gpu_works_again(world):
     stands(world, "notebook", "a", 0)
     runs(world, "train", "a", 1)
     grade(world, "a", gpu0="Failed", gpu1="Failed")
-    assert told(world)
+    assert drained(world)
     grade(world, "a")
-    assert (told(world), world.admissions.failed_pods()) == ([], [])
+    assert (drained(world), world.admissions.failed_pods()) == ([], [])
 
 
-def test_a_node_that_is_gone_leaves_nothing_behind(world):
+def test_a_removed_node_leaves_no_failed_gpus(world):
     runs(world, "train", "a", 0)
     grade(world, "a", gpu0="Failed")
     world.ledger.gpus.remove(gpu_node("a"))
@@ -136,7 +136,7 @@ def test_of_an_observed_node_the_other_plugin_judges_the_gpus(world):
     world.add_observed_node("c")
     shown = pod("web", on="c", asking={OBSERVED: "2"})
     world.ledger.pods.upsert(shown)
-    told_of = gpu_node("c", mode="observed", resource=OBSERVED, failed=(0, 1))
-    world.ledger.gpus.upsert(told_of)
+    failing_node = gpu_node("c", mode="observed", resource=OBSERVED, failed=(0, 1))
+    world.ledger.gpus.upsert(failing_node)
     world.decide()
     assert world.admissions.failed_pods() == []

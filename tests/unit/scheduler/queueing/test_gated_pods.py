@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods of their own behind the queue's gate: who waits, who is let in, what a new leader finds."""
+"""Standalone pods with the queue's gate: pending, admitted, and after a change of leader."""
 
 import datetime as dt
 
@@ -37,7 +37,7 @@ def full(world):
     return world
 
 
-def test_a_pod_that_fits_is_let_in_and_its_place_is_held(world):
+def test_a_pod_that_fits_is_admitted_and_its_gpus_are_held(world):
     world.ledger.pods.upsert(gated("p", gpus=2))
     world.decide()
     ((_, place),) = world.gates.opened
@@ -105,13 +105,13 @@ def place_on(node):
         },
     ],
 )
-def test_who_depends_on_what_the_queue_does_not_know_keeps_all_nodes(world, spec):
+def test_a_pod_with_constraints_that_the_queue_does_not_know_keeps_all_nodes(world, spec):
     asked = gated("p", spec=spec)
     place = world.ledger.claims.allocation(place_on("a"))
     assert "affinity" not in gate.opening(asked, place)["spec"]
 
 
-def test_a_pod_for_which_there_is_no_room_waits_and_goes_in_by_age_beside_jobs(full):
+def test_a_pod_that_does_not_fit_waits_and_is_admitted_by_age_among_jobs(full):
     full.ledger.pods.upsert(gated("late", created=30))
     full.ledger.pods.upsert(gated("early", created=20))
     assert isinstance(full.asks("between", submitted=1767225625.0), PlanRefusal)
@@ -125,7 +125,7 @@ def test_a_pod_for_which_there_is_no_room_waits_and_goes_in_by_age_beside_jobs(f
     assert (names_of(full), full.called()) == (["early", "late"], ["between"])
 
 
-def test_room_is_kept_for_a_pod_that_has_waited_for_long(full):
+def test_a_reservation_is_made_for_a_pod_that_has_waited_long(full):
     full.ledger.pods.upsert(gated("notebook", gpus=4))
     full.decide()
     full.now += 301
@@ -136,7 +136,7 @@ def test_room_is_kept_for_a_pod_that_has_waited_for_long(full):
 
 
 @pytest.mark.parametrize("gates", [("mine",), (names.QUEUE_GATE, "mine")])
-def test_a_pod_that_waits_for_other_gates_is_not_let_in(world, gates):
+def test_a_pod_with_other_gates_is_not_admitted(world, gates):
     world.ledger.pods.upsert(gated("p", gates=gates))
     world.decide()
     assert (world.gates.opened, len(world.admissions)) == ([], 0)
@@ -162,8 +162,8 @@ def test_a_pod_that_leaves_waits_no_longer(full):
     assert len(full.admissions) == 0
 
 
-def test_a_pod_whose_gate_somebody_else_opened_waits_no_longer(full):
-    """It goes in when kube-scheduler asks about it, behind all who wait."""
+def test_a_pod_whose_gate_another_component_removed_leaves_the_queue(full):
+    """It is admitted when kube-scheduler calls the filter, behind all pending jobs."""
     full.ledger.pods.upsert(gated("p"))
     full.decide()
     assert len(full.admissions) == 1
@@ -182,7 +182,7 @@ def test_a_pod_whose_rules_are_too_long_to_keep_is_left_to_filter(world):
     assert (place, len(world.admissions)) == (None, 0)
 
 
-def test_rules_about_nodes_are_kept(world):
+def test_a_gated_pod_respects_its_node_constraints(world):
     world.ledger.pods.upsert(
         gated("p", spec={"nodeSelector": {"kubernetes.io/hostname": "nowhere"}})
     )
@@ -190,7 +190,7 @@ def test_rules_about_nodes_are_kept(world):
     assert (world.gates.opened, len(world.admissions)) == ([], 1)
 
 
-def test_what_is_let_in_is_bound_to_its_place(world):
+def test_an_admitted_pod_is_bound_to_its_gpus(world):
     world.ledger.pods.upsert(gated("p", gpus=2))
     world.decide()
     shown = opened(world, world.gates.opened[0][1])
@@ -202,7 +202,7 @@ def test_what_is_let_in_is_bound_to_its_place(world):
     assert (world.states(), world.running()) == (["bound"], ["pod p"])
 
 
-def test_a_new_leader_holds_the_place_of_who_was_let_in(world):
+def test_a_new_leader_holds_the_gpus_of_admitted_pods(world):
     world.ledger.pods.upsert(gated("p", gpus=3))
     world.decide()
     shown = opened(world, world.gates.opened[0][1])
@@ -215,7 +215,7 @@ def test_a_new_leader_holds_the_place_of_who_was_let_in(world):
     assert world.filter(pod("p", gpus=3)).node_names == ["a"]
 
 
-def test_a_new_leader_keeps_room_for_a_pod_that_waited_before_it(full):
+def test_a_new_leader_keeps_the_reservation_of_a_pod_that_waited_before(full):
     full.now = moment = msgspec.convert("2026-01-01T00:00:01Z", dt.datetime).timestamp()
     full.ledger.pods.upsert(gated("p", gpus=4))
     full.decide()
@@ -225,7 +225,7 @@ def test_a_new_leader_keeps_room_for_a_pod_that_waited_before_it(full):
     assert full.admissions.queue.state.pending.get(pod_id("uid-p")).pending_since == moment
 
 
-def test_a_place_is_held_for_a_minute_and_not_again(world):
+def test_the_gpus_of_an_admitted_pod_are_held_for_one_minute_once(world):
     world.ledger.pods.upsert(gated("p", gpus=3))
     world.decide()
     shown = opened(world, world.gates.opened[0][1])
@@ -241,7 +241,7 @@ def test_a_place_is_held_for_a_minute_and_not_again(world):
 @pytest.mark.parametrize(
     "written", ["", "rubbish", "[]", '{"node":"a","workers":"0-5"}', '{"node":"z","workers":"0"}']
 )
-def test_a_place_that_cannot_be_read_or_is_not_there_holds_nothing(world, written):
+def test_an_invalid_or_impossible_placement_annotation_holds_no_gpus(world, written):
     world.ledger.pods.upsert(
         gated("p", gates=(), annotations={names.PLACEMENT_ANNOTATION: written})
     )
@@ -249,8 +249,8 @@ def test_a_place_that_cannot_be_read_or_is_not_there_holds_nothing(world, writte
     assert world.states() == []
 
 
-def test_a_place_for_other_gpus_than_the_pod_asks_for_holds_nothing(world):
-    """Whoever could write the annotation would have them for a minute beside every quota."""
+def test_a_placement_annotation_for_other_gpus_than_requested_holds_none(world):
+    """A user that can write the annotation would otherwise hold them for a minute without quota."""
     place = world.ledger.claims.allocation(place_on("a"))
     written = gate.opening(gated("p"), place)["metadata"]["annotations"]
     world.ledger.pods.upsert(gated("p", gpus=4, gates=(), annotations=written))
@@ -258,7 +258,7 @@ def test_a_place_for_other_gpus_than_the_pod_asks_for_holds_nothing(world):
     assert world.states() == []
 
 
-def test_no_more_are_let_in_at_once_than_are_soon_bound(world):
+def test_the_number_of_admitted_unbound_pods_is_limited(world):
     for number in range(40):
         world.add_node(f"n{number}")
     for number in range(150):
@@ -292,7 +292,7 @@ def test_namespaces_whose_pods_are_never_bound_together_keep_no_other_s_out(worl
     assert names_of(world)[-1] == "other"
 
 
-def test_a_place_is_free_as_soon_as_kube_scheduler_says_that_the_pod_cannot_go_there(world):
+def test_gpus_are_free_once_kube_scheduler_reports_the_pod_unschedulable(world):
     world.ledger.pods.upsert(gated("p"))
     world.decide()
     shown = opened(world, world.gates.opened[0][1])
@@ -304,7 +304,7 @@ def test_a_place_is_free_as_soon_as_kube_scheduler_says_that_the_pod_cannot_go_t
     assert (world.states(), world.running()) == ([], [])
 
 
-def test_no_place_is_sought_for_more_pods_than_can_go_in(world, monkeypatch):
+def test_no_placement_is_computed_for_pods_beyond_the_admission_limit(world, monkeypatch):
     """Each end of a Binding would cost one search for each pod of a cycle, all but one in vain."""
     sought = []
     choose = admissions.place_by_policy
@@ -324,8 +324,8 @@ def test_no_place_is_sought_for_more_pods_than_can_go_in(world, monkeypatch):
     assert (len(sought), len(world.gates.opened)) == (6, 6)
 
 
-def test_a_job_is_looked_at_behind_pods_that_cannot_go_in_yet(world, monkeypatch):
-    """Whoever keeps kube-scheduler from binding what is let in holds up no gang."""
+def test_a_job_behind_pods_that_cannot_be_admitted_yet_is_considered(world, monkeypatch):
+    """A tenant that keeps kube-scheduler from binding admitted pods blocks no gang."""
     monkeypatch.setattr(admitted_pods, "MAX_ADMITTED_PODS", 2)
     world.add_node("c", labels={"pool": "large"})
     world.ledger.pods.upsert(pod("other", on="c", devices=whole("c", 0, 1, 2, 3), gpus=4))
@@ -344,7 +344,7 @@ def test_a_job_is_looked_at_behind_pods_that_cannot_go_in_yet(world, monkeypatch
     assert world.called() == ["later"]
 
 
-def test_who_asks_through_filter_waits_until_the_queue_has_let_in_whom_it_can(world):
+def test_an_ungated_pod_waits_until_the_queue_has_admitted_what_fits(world):
     for number in range(40):
         world.add_node(f"n{number}")
     for number in range(100):
@@ -354,7 +354,7 @@ def test_who_asks_through_filter_waits_until_the_queue_has_let_in_whom_it_can(wo
     assert answer == "others are let in first"
 
 
-def test_when_another_leads_pods_that_wait_are_looked_at_anew(full):
+def test_pending_pods_are_queued_again_after_a_change_of_leader(full):
     full.ledger.pods.upsert(gated("p"))
     full.decide()
     full.admissions.withdraw_all()
@@ -386,7 +386,7 @@ def test_a_pod_that_may_go_elsewhere_is_not_evicted_for_its_node(world):
 
 
 @pytest.mark.parametrize("owned", [True, False])
-def test_a_pod_whose_node_cannot_take_it_any_more_is_made_anew_by_its_controller(world, owned):
+def test_a_pod_whose_node_cannot_take_it_is_evicted_for_its_controller_to_replace(world, owned):
     """It may go to no other node; one without a controller would be lost."""
     world.ledger.pods.upsert(gated("p"))
     world.decide()
@@ -402,7 +402,7 @@ def test_a_pod_whose_node_cannot_take_it_any_more_is_made_anew_by_its_controller
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_one_without_a_controller_is_told_that_it_waits_for_that_node_alone(world, gone):
+def test_a_stranded_pod_without_a_controller_gets_a_condition_that_names_its_node(world, gone):
     world.ledger.pods.upsert(gated("p"))
     world.decide()
     shown = opened(world, world.gates.opened[0][1])
@@ -432,18 +432,18 @@ def test_a_pod_whose_node_returns_is_stranded_no_more_while_it_is_tried_again(wo
     assert (before.reason, after.reason) == ("NodeDeleted", "NodeUnsuitable")
 
 
-def test_after_a_restart_the_node_of_a_pod_that_was_told_so_has_returned(world):
+def test_a_pod_with_a_stranded_condition_is_not_stranded_after_a_restart(world):
     world.ledger.pods.upsert(gated("p"))
     world.decide()
     shown = unschedulable(opened(world, world.gates.opened[0][1]), owners=())
-    told = objects.Condition(type=names.STRANDED_CONDITION, status="True", reason="NodeDeleted")
-    status = msgspec.structs.replace(shown.status, conditions=(*shown.status.conditions, told))
+    stranded = objects.Condition(type=names.STRANDED_CONDITION, status="True", reason="NodeDeleted")
+    status = msgspec.structs.replace(shown.status, conditions=(*shown.status.conditions, stranded))
     world.ledger.pods.upsert(msgspec.structs.replace(shown, status=status))
     world.decide()
     assert world.admissions.stranded_pods() == []
 
 
-def test_one_with_a_controller_is_evicted_and_not_told(world):
+def test_a_stranded_pod_with_a_controller_is_evicted_without_a_condition(world):
     world.ledger.pods.upsert(gated("p"))
     world.decide()
     shown = opened(world, world.gates.opened[0][1])
@@ -457,7 +457,7 @@ def by_class(priority, policy):
     return {"priority": priority, "preemptionPolicy": policy}
 
 
-def test_a_pod_of_a_class_that_evicts_others_goes_before_nobody_in_the_queue(full):
+def test_a_pod_of_a_preempting_priority_class_overtakes_no_job(full):
     """Such as system-node-critical, which Kubernetes lets every namespace use."""
     full.asks("older", workers=2, gpus=4, submitted=1767225620.0, namespace="other")
     critical = by_class(2_000_001_000, "PreemptLowerPriority")
@@ -469,7 +469,7 @@ def test_a_pod_of_a_class_that_evicts_others_goes_before_nobody_in_the_queue(ful
     assert (full.called(), names_of(full)) == (["older"], [])
 
 
-def test_a_pod_of_a_class_that_evicts_nobody_goes_ahead(full):
+def test_a_pod_of_a_priority_class_that_never_preempts_goes_ahead(full):
     full.asks("older", workers=2, gpus=4, submitted=1767225620.0, namespace="other")
     full.ledger.pods.upsert(gated("urgent", created=30, spec=by_class(5, "Never")))
     full.decide()

@@ -41,9 +41,9 @@ def asks(world, name="train", *, least=2, workers=4, **asked):
 def shown(name, placement, *, workers=4, least=2, attempt=1, phase="Running", **spec):
     """The GPUJob as the watch shows it with this placement."""
     built = job(name, attempt=attempt, phase=phase, workers=workers, minWorkers=least, **spec)
-    told = msgspec.to_builtins(built)
-    told["status"]["placement"] = msgspec.to_builtins(placement)
-    return msgspec.json.decode(msgspec.json.encode(told), type=PlacedJob)
+    raw = msgspec.to_builtins(built)
+    raw["status"]["placement"] = msgspec.to_builtins(placement)
+    return msgspec.json.decode(msgspec.json.encode(raw), type=PlacedJob)
 
 
 def writes(world, answer, name="train", *, but=(), **changes):
@@ -76,7 +76,7 @@ def ids(world):
 
 
 def wide_after_a_while(world):
-    """A gang of 2 beside which another job ends, later than it began."""
+    """Admit a gang of 2 that grows when another job ends."""
     other = world.asks("other", workers=6)
     world.written("other")
     answer = asks(world)
@@ -89,20 +89,20 @@ def wide_after_a_while(world):
     return answer
 
 
-def test_a_gang_that_starts_gets_places_of_as_many_workers_as_there_is_room_for(world):
+def test_a_starting_gang_gets_gpus_for_as_many_workers_as_fit(world):
     world.asks("other", workers=5)
     world.written("other")
     assert workers(asks(world)) == [0, 1, 2]
     assert ids(world) == ["uid-other/1", "uid-train/1", "uid-train/1+1"]
 
 
-def test_without_room_for_its_least_it_waits(world):
+def test_an_elastic_gang_waits_until_its_minimum_fits(world):
     world.asks("other", workers=7)
     world.written("other")
     assert isinstance(asks(world), PlanRefusal)
 
 
-def test_what_is_planned_with_the_gang_is_written_with_it_and_ordered_no_more(world):
+def test_extra_workers_in_the_plan_of_a_gang_are_not_ordered_again(world):
     writes(world, asks(world))
     assert orders(world) == ()
     assert world.states() == ["written"] * 4
@@ -112,7 +112,7 @@ def test_asking_again_for_a_plan_with_extra_workers_gives_the_same(world):
     assert places(asks(world)) == places(asks(world))
 
 
-def test_places_of_more_workers_are_held_and_the_operator_is_told(world):
+def test_gpus_of_more_workers_are_held_and_the_operator_is_notified(world):
     wide_after_a_while(world)
     assert orders(world) == ("uid-train/1",)
     assert world.states() == ["planned", "planned", "written", "written"]
@@ -128,14 +128,14 @@ def test_before_the_calm_time_is_over_nothing_is_held(world):
     assert orders(world) == ()
 
 
-def test_who_asks_is_answered_old_and_new_places_and_old_ones_have_not_changed(world):
+def test_a_growing_gang_gets_its_old_places_unchanged_and_the_new_ones(world):
     before = wide_after_a_while(world)
     answer = grows(world)
     assert workers(answer) == [0, 1, 2, 3]
     assert places(answer)[:2] == places(before)
 
 
-def test_what_is_written_is_ordered_no_more_and_runs(world):
+def test_recorded_extra_workers_are_not_ordered_again(world):
     wide_after_a_while(world)
     writes(world, grows(world))
     assert orders(world) == ()
@@ -149,7 +149,7 @@ def test_another_write_to_the_gpujob_does_not_give_away_what_is_held(world):
     assert world.states().count("planned") == 2
 
 
-def test_what_nobody_asked_for_in_time_is_free_again(world):
+def test_gpus_of_extra_workers_that_are_not_claimed_in_time_are_free_again(world):
     before = wide_after_a_while(world)
     world.now += world.decisions.plan_hold_seconds + 1
     (plan,) = world.ledger.overdue_plans()
@@ -160,23 +160,23 @@ def test_what_nobody_asked_for_in_time_is_free_again(world):
     assert (world.states(), orders(world)) == (["written"] * 2, ())
 
 
-def test_what_may_be_on_its_way_into_the_status_is_held(world):
+def test_gpus_of_an_unconfirmed_status_write_are_held(world):
     before = wide_after_a_while(world)
     grows(world)
     world.now += world.decisions.plan_hold_seconds + 1
     (plan,) = world.ledger.overdue_plans()
-    told = shown("train", before.placement)
-    same = msgspec.structs.replace(told.metadata, resource_version="7")
-    assert judge_plan(msgspec.structs.replace(told, metadata=same), plan, may_land=True) is (
+    read = shown("train", before.placement)
+    same = msgspec.structs.replace(read.metadata, resource_version="7")
+    assert judge_plan(msgspec.structs.replace(read, metadata=same), plan, may_land=True) is (
         Outcome.UNKNOWN
     )
-    later = msgspec.structs.replace(told.metadata, resource_version="8")
-    assert judge_plan(msgspec.structs.replace(told, metadata=later), plan, may_land=True) is (
+    later = msgspec.structs.replace(read.metadata, resource_version="8")
+    assert judge_plan(msgspec.structs.replace(read, metadata=later), plan, may_land=True) is (
         Outcome.NOT_LANDED
     )
 
 
-def test_what_was_written_and_not_shown_is_held(world):
+def test_gpus_of_a_write_that_the_watch_has_not_shown_are_held(world):
     wide_after_a_while(world)
     answer = grows(world)
     world.now += world.decisions.plan_hold_seconds + 1
@@ -184,7 +184,7 @@ def test_what_was_written_and_not_shown_is_held(world):
     assert judge_plan(shown("train", answer.placement), plan, may_land=False) is Outcome.LANDED
 
 
-def test_who_asks_for_more_than_there_is_waits_for_nothing(world):
+def test_a_request_to_grow_beyond_the_free_gpus_does_not_wait(world):
     world.asks("other", workers=6)
     world.written("other")
     writes(world, asks(world))
@@ -205,7 +205,7 @@ def test_an_extra_worker_ends_for_a_job_that_waits_and_is_named_by_its_number(wo
     assert set(victims.attempts) <= {f"uid-train/1+{number}" for number in (1, 2, 3, 4)}
 
 
-def test_who_waits_gets_the_place_once_the_worker_is_out_of_the_status(world):
+def test_a_pending_job_gets_the_gpus_once_the_worker_is_out_of_the_status(world):
     answer = asks(world, workers=8, least=4)
     writes(world, answer, workers=8, least=4)
     (victims,) = world.asks("urgent", workers=1).preemption.victims
@@ -238,7 +238,7 @@ def extra_pod(index, *, attempt=1, owner=None, **changes):
     return msgspec.structs.replace(asking, metadata=meta)
 
 
-def test_an_extra_worker_s_pod_goes_to_its_written_place_and_to_no_other(world):
+def test_a_pod_of_an_extra_worker_goes_only_to_its_recorded_placement(world):
     answer = asks(world)
     writes(world, answer)
     place = by_worker(answer.placement)[3]
@@ -249,7 +249,7 @@ def test_an_extra_worker_s_pod_goes_to_its_written_place_and_to_no_other(world):
     assert {grant.uuid for grant in claim.placement.devices} == {d.uuid for d in place.devices}
 
 
-def test_a_pod_of_an_extra_worker_that_has_no_place_is_refused(world):
+def test_a_pod_of_an_extra_worker_without_a_placement_is_refused(world):
     answer = asks(world)
     writes(world, answer)
     writes(world, answer, but={3})
@@ -264,7 +264,7 @@ def test_a_pod_of_an_earlier_attempt_is_refused(world):
         world.reserve(extra_pod(3), by_worker(answer.placement)[3].node)
 
 
-def test_a_pod_that_asks_for_more_than_the_place_has_is_refused(world):
+def test_a_pod_that_requests_more_than_its_placement_is_refused(world):
     answer = asks(world)
     writes(world, answer)
     with pytest.raises(RequestMismatch):
@@ -308,18 +308,20 @@ def test_after_a_restart_a_gang_grows_only_to_gpus_that_its_spec_lets_it(world, 
     assert len(ids(again)) == 1 + extra
 
 
-def test_after_a_restart_who_was_to_shrink_still_is(world):
+def test_after_a_restart_a_gang_that_was_to_shrink_still_is(world):
     answer = asks(world, workers=8, least=4)
     placement = writes(world, answer, workers=8, least=4)
-    told = world.asks("urgent", workers=3).preemption
+    preemption = world.asks("urgent", workers=3).preemption
     again = new_world()
     again.ledger.jobs.upsert(shown("train", placement, workers=8, least=4))
     waiting = msgspec.to_builtins(job("urgent", workers=3))
-    waiting["status"]["preemption"] = msgspec.to_builtins(told)
+    waiting["status"]["preemption"] = msgspec.to_builtins(preemption)
     again.ledger.jobs.upsert(msgspec.json.decode(msgspec.json.encode(waiting), type=PlacedJob))
     again.decide()
     assert isinstance(again.asks("urgent", workers=3), PlanRefusal)
-    assert set(again.admissions.queue.state.running_victims()) == set(told.victims[0].attempts)
+    assert set(again.admissions.queue.state.running_victims()) == set(
+        preemption.victims[0].attempts
+    )
 
 
 def test_extra_workers_that_outlive_their_gang_count_until_they_are_gone(world):
@@ -334,7 +336,7 @@ def test_extra_workers_that_outlive_their_gang_count_until_they_are_gone(world):
     assert ids(world) == []
 
 
-def test_whoever_begins_anew_knows_both(world):
+def test_a_restarted_queue_counts_the_gang_and_its_extra_workers(world):
     writes(world, asks(world))
     world.admissions.restart()
     world.decide()
@@ -354,14 +356,14 @@ def test_a_maintenance_ends_the_extra_workers_there_until_they_are_out_of_the_st
     assert "uid-train/1+1" not in [each.attempt for each in world.turns._orders.drained]
 
 
-def test_a_forged_worker_counts_beside_the_gang(world):
+def test_a_forged_worker_counts_in_addition_to_the_gang(world):
     writes(world, asks(world))
     world.ledger.pods.upsert(extra_pod(5, on="b", devices=whole("b", 3)))
     world.decide()
     assert "pod/uid-w5" in ids(world)
 
 
-def test_a_worker_does_not_begin_where_a_maintenance_began_since_its_place_was_held(world):
+def test_an_extra_worker_does_not_start_on_a_node_that_entered_maintenance(world):
     """As after an operator was killed that had not asked yet."""
     answer = wide_after_a_while(world)
     assert orders(world) == ("uid-train/1",)

@@ -32,15 +32,15 @@ def belongs(world, cohort, namespace="team"):
 
 def rests(world, node="a", **since):
     """GPUs of a node, as gpu0=60: idle since the second 60, and all others not."""
-    told = gpu_node(node)
+    shown = gpu_node(node)
     devices = tuple(
         msgspec.structs.replace(
             each, idle_since=stamp(since[f"gpu{n}"]) if f"gpu{n}" in since else None
         )
-        for n, each in enumerate(told.status.devices)
+        for n, each in enumerate(shown.status.devices)
     )
-    status = msgspec.structs.replace(told.status, devices=devices)
-    world.ledger.gpus.upsert(msgspec.structs.replace(told, status=status))
+    status = msgspec.structs.replace(shown.status, devices=devices)
+    world.ledger.gpus.upsert(msgspec.structs.replace(shown, status=status))
 
 
 def holds(world, name, *gpus, opted_in=False, conditions=(), begun=10):
@@ -75,14 +75,14 @@ def test_a_pod_is_reported_when_its_gpus_are_idle_for_longer_than_its_cohort_all
     )
 
 
-def test_who_uses_one_of_his_gpus_is_not_idle(world):
+def test_a_pod_that_uses_one_of_its_gpus_is_not_idle(world):
     allow(world)
     holds(world, "notebook", 0, 1)
     rests(world, gpu0=60)
     assert idle(world, 99999) == []
 
 
-def test_without_a_rule_nobody_is_idle(world):
+def test_without_a_rule_no_pod_is_idle(world):
     allow(world, after=None)
     holds(world, "notebook", 0)
     rests(world, gpu0=60)
@@ -99,7 +99,7 @@ def test_workers_of_gpujobs_are_no_pods_of_their_own(world):
     assert idle(world, 99999) == []
 
 
-def test_what_was_idle_before_the_pod_began_does_not_count(world):
+def test_idle_time_before_the_start_of_the_pod_does_not_count(world):
     allow(world)
     holds(world, "notebook", 0, begun=3600)
     rests(world, gpu0=60)
@@ -148,7 +148,7 @@ def test_a_new_scheduler_counts_from_the_same_moment(world):
     assert (evicted(world, 660), evicted(world, 661)) == ([], ["notebook"])
 
 
-def test_an_agent_that_begins_anew_stops_an_eviction(world):
+def test_a_restarted_agent_stops_an_eviction(world):
     allow(world)
     rests(world, gpu0=60)
     holds(world, "notebook", 0, opted_in=True)
@@ -170,10 +170,10 @@ def test_evictions_that_one_namespace_s_budgets_hold_up_keep_no_other_back(world
 def test_a_moment_that_is_none_is_not_known(world, written):
     allow(world)
     holds(world, "notebook", 0)
-    told = gpu_node("a")
+    shown = gpu_node("a")
     devices = tuple(
-        msgspec.structs.replace(each, idle_since=written) for each in told.status.devices
+        msgspec.structs.replace(each, idle_since=written) for each in shown.status.devices
     )
-    status = msgspec.structs.replace(told.status, devices=devices)
-    world.ledger.gpus.upsert(msgspec.structs.replace(told, status=status))
+    status = msgspec.structs.replace(shown.status, devices=devices)
+    world.ledger.gpus.upsert(msgspec.structs.replace(shown, status=status))
     assert idle(world, 99999) == []

@@ -59,14 +59,14 @@ def test_an_attempt_counts_once_however_often_its_job_changes():
     assert found.estimate(key("train")) is None
 
 
-def test_what_failed_or_runs_still_says_nothing_of_those_that_succeed():
+def test_failed_and_running_jobs_do_not_count_for_the_estimate():
     failed = [(f"train-{number}", tried(1, 3, "Failed")) for number in range(9)]
     running = ("train-10", PlacedAttempt(1, BEGAN))
     found, _ = learned(*failed, running)
     assert found.estimate(key("train")) is None
 
 
-def test_what_was_stopped_for_taking_too_long_makes_its_name_look_longer():
+def test_a_job_that_was_preempted_for_its_duration_raises_the_estimate():
     stopped = ("train-9", tried(1, 500, "Preempted"))
     found, _ = learned(*runs(50, 60, 70, 80, 90), stopped)
     assert found.estimate(key("train")) == 500
@@ -79,6 +79,6 @@ def test_a_job_whose_end_was_written_late_took_until_its_workers_ended():
     assert found.estimate(key("train")) == 90
 
 
-def test_where_it_is_turned_off_nothing_is_learned():
+def test_nothing_is_learned_if_learning_is_off():
     found, _ = learned(*runs(50, 60, 70, 80, 90), counts=False)
     assert found.estimate(key("train")) is None

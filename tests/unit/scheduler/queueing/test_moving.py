@@ -63,7 +63,7 @@ def writes(world, name, preemption, **spec):
     world.decide()
 
 
-def test_a_move_is_told_with_where_it_goes_and_why(world):
+def test_a_move_order_names_the_new_node_and_the_reason(world):
     runs(world, "train", "a", 0, 1)
     maintain(world, "a", 0)
     (order,) = orders(world).values()
@@ -74,7 +74,7 @@ def test_a_move_is_told_with_where_it_goes_and_why(world):
     assert drained(world) == []
 
 
-def test_who_is_moved_gets_exactly_the_places_that_were_kept_for_it(world):
+def test_a_moved_job_gets_exactly_its_reserved_gpus(world):
     worker = runs(world, "train", "a", 0, 1)
     maintain(world, "a")
     preemption = orders(world)["uid-train/1"].preemption
@@ -86,14 +86,14 @@ def test_who_is_moved_gets_exactly_the_places_that_were_kept_for_it(world):
     assert answer.placement == preemption.placement
 
 
-def test_nobody_is_told_to_move_without_a_place(world):
+def test_no_job_is_moved_without_a_new_place(world):
     runs(world, "train", "a", 0, 1)
     runs(world, "other", "b", 0, 1, 2, movable=False)
     maintain(world, "a")
     assert orders(world) == {}
 
 
-def test_what_is_not_written_in_time_is_over(world):
+def test_a_move_that_is_not_recorded_in_time_expires(world):
     runs(world, "train", "a", 0, 1)
     maintain(world, "a")
     assert orders(world)
@@ -111,7 +111,7 @@ def test_an_order_says_until_when_it_is_to_be_written(world):
 
 
 @pytest.mark.parametrize("pods_remain", [True, False])
-def test_a_process_that_begins_meanwhile_keeps_the_places(pods_remain):
+def test_a_process_that_starts_during_a_move_keeps_its_gpus(pods_remain):
     before = new_world()
     runs(before, "train", "a", 0, 1)
     maintain(before, "a")
@@ -129,7 +129,7 @@ def test_a_process_that_begins_meanwhile_keeps_the_places(pods_remain):
 
 
 @pytest.mark.parametrize("end", ["gone", "suspended", "forgotten"])
-def test_the_places_of_one_who_does_not_come_back_are_anybodys(world, end):
+def test_the_reserved_gpus_of_a_moved_job_that_does_not_return_are_free_for_any_job(world, end):
     worker = runs(world, "train", "a", 0, 1)
     maintain(world, "a")
     preemption = orders(world)["uid-train/1"].preemption
@@ -144,7 +144,7 @@ def test_the_places_of_one_who_does_not_come_back_are_anybodys(world, end):
     assert world.asks("large", gpus=4).placement
 
 
-def test_one_who_was_moved_goes_elsewhere_when_its_place_breaks(world):
+def test_a_moved_job_goes_elsewhere_when_its_reserved_gpus_fail(world):
     world.add_node("c")
     worker = runs(world, "train", "a", 0, 1)
     maintain(world, "a")
@@ -157,7 +157,7 @@ def test_one_who_was_moved_goes_elsewhere_when_its_place_breaks(world):
     assert place.node not in {"a", kept.node}
 
 
-def test_a_drain_of_all_moves_whom_it_can_and_stops_the_rest(world):
+def test_a_drain_of_all_moves_movable_jobs_and_stops_the_others(world):
     runs(world, "small", "a", 0)
     runs(world, "rigid", "a", 1, movable=False)
     runs(world, "large", "a", 2, 3)
@@ -168,7 +168,7 @@ def test_a_drain_of_all_moves_whom_it_can_and_stops_the_rest(world):
     assert set(drained(world)) == {"uid-small/1", "uid-rigid/1", "uid-large/1"} - moved
 
 
-def test_one_found_running_is_moved_only_where_its_template_lets_it():
+def test_a_running_job_is_moved_only_to_nodes_that_its_template_allows():
     world = new_world()
     world.add_node("c", labels={"zone": "east"})
     template = {"spec": {"nodeSelector": {"zone": "east"}, "containers": [{"name": "worker"}]}}
@@ -187,7 +187,7 @@ def test_one_found_running_is_moved_only_where_its_template_lets_it():
     ],
     ids=["meaning", "type", "length"],
 )
-def test_one_whose_rules_about_nodes_cannot_be_read_stays(world, rules):
+def test_a_job_with_unreadable_node_constraints_is_not_moved(world, rules):
     template = {"spec": {"containers": [], **rules}}
     runs(world, "train", "a", 0, template=template)
     maintain(world, "a")
@@ -207,7 +207,7 @@ def test_a_job_may_say_while_it_runs_that_it_is_movable(world):
 @pytest.mark.parametrize(
     ("policy", "goes_to"), [("worst-fit", "c"), ("best-fit", "b"), ("of-tomorrow", "b")]
 )
-def test_one_is_moved_by_its_own_policy_where_that_is_known(world, policy, goes_to):
+def test_a_job_is_moved_by_its_own_policy_if_that_is_known(world, policy, goes_to):
     world.add_node("c", gpus=4)
     runs(world, "other", "b", 0, movable=False)
     runs(world, "train", "a", 0, policy=policy)
@@ -216,7 +216,7 @@ def test_one_is_moved_by_its_own_policy_where_that_is_known(world, policy, goes_
     assert [each.node for each in order.preemption.placement] == [goes_to]
 
 
-def test_of_a_job_that_waits_no_rules_about_nodes_are_kept(world):
+def test_node_constraints_of_a_pending_job_are_not_stored(world):
     template = {"spec": {"nodeSelector": {"zone": "east"}, "containers": []}}
     shown = job("train", movable=True, template=template)
     assert bytes(shown.spec.template.rules) == b"{}"
@@ -237,13 +237,13 @@ def waits(world, name, **asked):
     return not hasattr(world.asks(name, **asked), "placement")
 
 
-@pytest.mark.parametrize("began_anew", [True, False])
-def test_who_starts_again_by_a_higher_revision_gets_its_own_gpus_before_who_is_first(began_anew):
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_job_with_a_higher_revision_gets_its_own_gpus_before_the_queue_head(restarted):
     world = new_world()
     worker = runs(world, "train", "a", 0, 1, movable=False)
     runs(world, "other", "b", 0, 1, 2, 3, movable=False)
     assert waits(world, "large", gpus=4)
-    if began_anew:
+    if restarted:
         world = new_world()
         runs(world, "other", "b", 0, 1, 2, 3, movable=False)
         world.ledger.pods.upsert(worker)
@@ -255,7 +255,7 @@ def test_who_starts_again_by_a_higher_revision_gets_its_own_gpus_before_who_is_f
     assert world.asks("train", attempt=2, gpus=2).placement == kept.placement
 
 
-def test_who_is_to_end_for_another_keeps_nothing_by_a_revision(world):
+def test_a_victim_keeps_no_gpus_by_a_higher_revision(world):
     """The preemption is written, and the operator has not acted on it yet."""
     worker = runs(world, "train", "a", 0, 1, 2, 3, movable=False)
     runs(world, "other", "b", 0, 1, 2, 3, movable=False)
@@ -271,7 +271,7 @@ def test_who_is_to_end_for_another_keeps_nothing_by_a_revision(world):
     assert not waits(world, "mine", gpus=4)
 
 
-def test_what_was_given_up_is_not_kept_again_when_the_object_changes(world):
+def test_a_dropped_reservation_is_not_restored_when_the_object_changes(world):
     worker = runs(world, "train", "a", 0, 1, 2, 3, movable=False)
     runs(world, "other", "b", 0, 1, 2, 3, movable=False)
     kept = revised("a", 0, 1, 2, 3)

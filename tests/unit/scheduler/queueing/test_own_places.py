@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job whose revision changes starts again on its own GPUs, whatever comes in between."""
+"""A job whose revision changes restarts on its own GPUs, even if other jobs arrive in between."""
 
 import msgspec
 import pytest
@@ -62,7 +62,7 @@ def lists(world, *holders):
     world.ledger.gpus.upsert(gpu_node("a", lingering=held))
 
 
-def test_it_waits_for_its_gpus_where_its_last_pod_is_shown_still(world):
+def test_a_restarting_job_waits_for_its_gpus_while_its_last_pod_exists(world):
     ends(world)
     answer = world.asks("train", attempt=2)
     assert answer.reason == "PreemptionPending"
@@ -73,7 +73,7 @@ def test_it_waits_for_its_gpus_where_its_last_pod_is_shown_still(world):
     assert has_its_own(world.asks("train", attempt=2))
 
 
-def test_it_waits_for_its_gpus_where_the_node_lists_its_last_pod_as_a_holder(world):
+def test_a_restarting_job_waits_for_its_gpus_while_its_last_pod_holds_them(world):
     lists(world, "w")
     ends(world)
     world.ledger.pods.remove(worker())
@@ -84,7 +84,7 @@ def test_it_waits_for_its_gpus_where_the_node_lists_its_last_pod_as_a_holder(wor
     assert has_its_own(world.asks("train", attempt=2))
 
 
-def test_it_is_not_planned_before_the_end_of_its_last_attempt_is_shown(world):
+def test_a_restarting_job_is_not_planned_before_its_last_attempt_has_ended(world):
     world.ledger.pods.remove(worker())
     answer = world.asks("train", attempt=2)
     assert (answer.reason, answer.queued) == ("AdmissionPending", False)
@@ -103,7 +103,7 @@ def test_no_other_job_gets_them_where_its_plan_is_lost(world):
     assert has_its_own(world.asks("train", attempt=2))
 
 
-def test_they_are_reserved_for_as_long_as_its_last_pod_takes_to_end(world):
+def test_own_gpus_are_reserved_until_the_last_pod_has_ended(world):
     ends(world)
     world.now += 1000
     world.decide()
@@ -113,7 +113,7 @@ def test_they_are_reserved_for_as_long_as_its_last_pod_takes_to_end(world):
     assert has_its_own(world.asks("train", attempt=2))
 
 
-def test_where_they_do_not_become_free_in_time_it_starts_elsewhere(world):
+def test_a_job_starts_elsewhere_if_its_own_gpus_are_not_free_in_time(world):
     lists(world, "w")
     ends(world)
     world.ledger.pods.remove(worker())
@@ -125,7 +125,7 @@ def test_where_they_do_not_become_free_in_time_it_starts_elsewhere(world):
     assert not has_its_own(answer)
 
 
-def test_where_its_own_gpu_fails_it_starts_elsewhere_at_once(world):
+def test_a_restarting_job_starts_elsewhere_at_once_if_its_gpu_fails(world):
     ends(world)
     world.ledger.gpus.upsert(gpu_node("a", failed=[2]))
     answer = world.asks("train", attempt=2)
@@ -133,7 +133,7 @@ def test_where_its_own_gpu_fails_it_starts_elsewhere_at_once(world):
     assert not has_its_own(answer)
 
 
-def test_where_it_asks_for_more_than_the_node_has_beside_them_it_goes_elsewhere(world):
+def test_a_restart_that_needs_more_cpu_than_its_node_has_goes_to_another_node(world):
     world.add_node("b", cpu="64")
     ends(world)
     large = {"containers": [{"name": "worker", "resources": {"requests": {"cpu": "48"}}}]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods of their own as those who are stopped, and as those for whom others are."""
+"""Standalone pods as victims and as preemptors."""
 
 import dataclasses
 
@@ -57,17 +57,17 @@ def written(world, shown):
     _, preemption = world.gates.recorded[-1]
     annotations = {names.PREEMPTION_ANNOTATION: gate.text_of(preemption)}
     metadata = msgspec.structs.replace(shown.metadata, annotations=annotations)
-    told = msgspec.structs.replace(shown, metadata=metadata)
-    world.ledger.pods.upsert(told)
+    annotated = msgspec.structs.replace(shown, metadata=metadata)
+    world.ledger.pods.upsert(annotated)
     world.decide()
-    return told
+    return annotated
 
 
 def evicted(world):
     return [(each.name, each.reason, each.why) for each in world.admissions.evictions()]
 
 
-def test_a_pod_that_borrows_is_evicted_for_a_job_that_is_promised_its_gpus(world):
+def test_a_pod_that_borrows_is_evicted_for_a_job_that_reclaims_quota(world):
     guest(world, "web", 0, 1, 2, 3)
     preemption = world.asks("mine", gpus=2).preemption
     assert [each.attempts for each in preemption.victims] == [("pod/uid-web",)]
@@ -78,20 +78,20 @@ def test_a_pod_that_borrows_is_evicted_for_a_job_that_is_promised_its_gpus(world
 
 
 def shows(world, name, preemption):
-    """The status of a GPUJob that waits says for whom others are stopped."""
+    """Show a pending GPUJob whose status records the preemption."""
     built = msgspec.to_builtins(job(name))
     built["status"]["preemption"] = msgspec.to_builtins(preemption)
     world.ledger.jobs.upsert(msgspec.json.decode(msgspec.json.encode(built), type=PlacedJob))
     world.decide()
 
 
-def test_where_pods_are_not_to_be_evicted_nobody_is():
+def test_no_pod_is_evicted_where_pod_eviction_is_off():
     world = new_world(pods=False)
     guest(world, "web", 0, 1, 2, 3)
     assert world.asks("mine", gpus=2).preemption is None
 
 
-def test_a_job_is_stopped_for_a_pod_only_when_that_is_written(world):
+def test_a_job_is_preempted_for_a_pod_only_after_that_is_recorded(world):
     world.asks("borrower", gpus=4, namespace="guest")
     world.written("borrower", namespace="guest")
     world.now += 10
@@ -119,7 +119,7 @@ def test_a_pod_is_evicted_for_a_pod(world):
     assert [each.metadata.name for each, _ in world.gates.opened] == ["mine"]
 
 
-def test_room_is_kept_for_the_pod_while_its_victims_end(world):
+def test_gpus_are_reserved_for_the_pod_while_its_victims_terminate(world):
     web = guest(world, "web", 0, 1, 2, 3)
     written(world, wants(world))
     world.ledger.pods.remove(web)
@@ -135,7 +135,7 @@ def test_a_preemption_that_is_not_written_in_time_is_over(world):
     assert [preemption is None for _, preemption in world.gates.recorded] == [False, True, False]
 
 
-def test_a_pod_that_goes_away_stops_nobody(world):
+def test_a_deleted_pod_preempts_no_job(world):
     guest(world, "web", 0, 1, 2, 3)
     shown = written(world, wants(world))
     world.ledger.pods.remove(shown)
@@ -143,7 +143,7 @@ def test_a_pod_that_goes_away_stops_nobody(world):
     assert evicted(world) == []
 
 
-def test_after_a_restart_the_pod_s_annotation_is_the_order(world):
+def test_after_a_restart_the_annotation_of_the_pod_is_the_preemption(world):
     web = guest(world, "web", 0, 1, 2, 3)
     shown = written(world, wants(world))
     world.use(world.new_ledger())
@@ -169,7 +169,7 @@ def test_an_eviction_that_is_never_allowed_is_given_up(world):
 @pytest.mark.parametrize(
     "annotation", ["", "rubbish", "[]", '{"since":3}', '{"victims":[{"x":1}]}']
 )
-def test_an_annotation_that_cannot_be_read_stops_nobody(world, annotation):
+def test_an_invalid_annotation_preempts_no_job(world, annotation):
     guest(world, "web", 0, 1, 2, 3)
     world.ledger.pods.upsert(
         gated("mine", gpus=2, annotations={names.PREEMPTION_ANNOTATION: annotation})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Others are stopped for a job: decided, written, kept, given up."""
+"""Preemption: decided, recorded, kept, given up."""
 
 import dataclasses
 
@@ -24,7 +24,7 @@ def settings(**preemption):
 
 @pytest.fixture
 def world():
-    """One node of 4 GPUs, which namespace `guest` has borrowed; `team` is promised 2 of them."""
+    """One node of 4 GPUs, which namespace `guest` has borrowed; `team` has a quota of 2 of them."""
     built = World()
     built.decisions = dataclasses.replace(built.decisions, queue=settings())
     built.use(built.new_ledger())
@@ -44,14 +44,14 @@ def promise(world):
 
 
 def pending(name, preemption, **shown):
-    """The beneficiary, as its status says for whom others are stopped."""
+    """Build the preemptor with the preemption in its status."""
     built = msgspec.json.decode(msgspec.json.encode(job(name, **shown)))
     if preemption is not None:
         built["status"]["preemption"] = msgspec.to_builtins(preemption)
     return msgspec.json.decode(msgspec.json.encode(built), type=PlacedJob)
 
 
-def test_the_answer_names_who_is_to_end_and_where_the_job_will_run(world):
+def test_the_answer_names_the_victims_and_the_placement(world):
     refusal = world.asks("mine", gpus=2)
     assert isinstance(refusal, PlanRefusal)
     assert (refusal.reason, refusal.expires_seconds) == ("PreemptionPending", 10.0)
@@ -63,7 +63,7 @@ def test_the_answer_names_who_is_to_end_and_where_the_job_will_run(world):
     assert refusal.preemption.names("uid-one", 1) is None
 
 
-def test_nobody_is_stopped_for_a_job_that_would_still_not_fit(world):
+def test_no_job_is_preempted_for_a_job_that_would_still_not_fit(world):
     assert world.asks("large", gpus=8).preemption is None
 
 
@@ -79,7 +79,7 @@ def test_once_the_victim_is_gone_the_beneficiary_runs_there(world):
     assert answer.placement == preemption.placement
 
 
-def test_a_preemption_that_nobody_writes_is_over(world):
+def test_a_preemption_that_is_not_recorded_expires(world):
     world.asks("mine", gpus=2)
     world.now += 11
     world.decide()
@@ -89,7 +89,7 @@ def test_a_preemption_that_nobody_writes_is_over(world):
     assert isinstance(world.asks("mine", gpus=2), PlanResponse)
 
 
-def test_one_that_was_written_stands_whatever_the_time_is(world):
+def test_a_recorded_preemption_does_not_expire(world):
     preemption = world.asks("mine", gpus=2).preemption
     world.ledger.jobs.upsert(pending("mine", preemption))
     world.now += 60
@@ -97,7 +97,7 @@ def test_one_that_was_written_stands_whatever_the_time_is(world):
     assert world.asks("mine", gpus=2).preemption == preemption
 
 
-def test_after_a_restart_the_room_is_kept_for_whom_the_status_says(world):
+def test_after_a_restart_the_reservation_belongs_to_the_preemptor_in_the_status(world):
     preemption = world.asks("mine", gpus=2).preemption
     after = World()
     after.decisions = world.decisions
@@ -127,7 +127,7 @@ def test_a_victim_that_does_not_end_is_left_alone_and_another_way_is_taken(world
     assert victims.attempts == ("uid-one/1",)
 
 
-def test_a_beneficiary_that_is_deleted_keeps_no_room(world):
+def test_a_deleted_preemptor_keeps_no_reservation(world):
     preemption = world.asks("mine", gpus=2).preemption
     world.ledger.jobs.upsert(pending("mine", preemption))
     world.ledger.jobs.remove(pending("mine", preemption))
@@ -136,7 +136,7 @@ def test_a_beneficiary_that_is_deleted_keeps_no_room(world):
     assert isinstance(world.asks("next", gpus=2, namespace="guest"), PlanResponse)
 
 
-def test_a_ground_that_a_newer_release_wrote_stops_nothing_here(world):
+def test_a_preemption_reason_of_a_newer_release_preempts_no_job(world):
     preemption = world.asks("mine", gpus=2).preemption
     built = msgspec.to_builtins(preemption)
     built["victims"][0]["reason"] = "Newest"
@@ -147,7 +147,7 @@ def test_a_ground_that_a_newer_release_wrote_stops_nothing_here(world):
     assert isinstance(world.asks("mine", gpus=2), PlanRefusal)
 
 
-def test_what_is_turned_off_stops_nobody():
+def test_a_disabled_policy_preempts_no_job():
     other = World()
     other.decisions = dataclasses.replace(
         other.decisions, queue=settings(nominal=False, fairShare=False, priority=False)
@@ -167,7 +167,7 @@ def test_the_preemption_is_what_the_status_takes(world):
     assert written == preemption
 
 
-def test_places_that_are_not_those_of_all_workers_are_kept_for_nobody(world):
+def test_an_incomplete_placement_of_a_preemptor_is_not_reserved(world):
     preemption = world.asks("mine", gpus=2).preemption
     short = msgspec.structs.replace(preemption, placement=())
     world.admissions.withdraw_all()
@@ -225,8 +225,8 @@ def test_a_victim_whose_pods_go_one_by_one_counts_no_more_and_is_waited_for(worl
     assert world.called()[-1] == "mine"
 
 
-def begun_anew(world, shown, *, runs=("one",), **node):
-    """A process that begins when the victim has ended, and before the beneficiary asks it."""
+def restarted(world, shown, *, runs=("one",), **node):
+    """Start a process after the victim has ended and before the preemptor's next request."""
     after = World()
     after.decisions = world.decisions
     after.use(after.new_ledger())
@@ -245,9 +245,9 @@ def borrowed(world, tenant):
     return sum(quota.usage.used_by(quota.tree.tenant(tenant)).values())
 
 
-def test_after_a_restart_nobody_who_asks_first_gets_the_room(world):
+def test_after_a_restart_no_earlier_request_gets_the_gpus_of_a_preemptor(world):
     preemption = world.asks("mine", gpus=2).preemption
-    after = begun_anew(world, pending("mine", preemption))
+    after = restarted(world, pending("mine", preemption))
     assert isinstance(after.asks("thief", gpus=2, namespace="guest", submitted=0), PlanRefusal)
     assert (borrowed(after, "team"), borrowed(after, "guest")) == (2000, 2000)
     answer = after.asks("mine", gpus=2)
@@ -264,7 +264,7 @@ def test_after_a_restart_the_planned_pod_s_cpu_and_other_resources_are_kept_too(
     world.ledger.nodes.upsert(node("a", **rdma))
     preemption = world.asks("mine", gpus=1, pod_spec=pod_spec).preemption
     mine = pending("mine", preemption, planned={"spec": pod_spec})
-    after = begun_anew(world, mine, runs=(), **rdma)
+    after = restarted(world, mine, runs=(), **rdma)
     after.decide()
     (kept,) = after.admissions.queue.state.reserved.values()
     place = kept.placements[0]
@@ -275,7 +275,7 @@ def test_after_a_restart_the_planned_pod_s_cpu_and_other_resources_are_kept_too(
 
 def test_a_victim_that_runs_on_is_counted_once_before_and_after_the_beneficiary_asks(world):
     preemption = world.asks("mine", gpus=2).preemption
-    after = begun_anew(world, pending("mine", preemption), runs=("one", "two"))
+    after = restarted(world, pending("mine", preemption), runs=("one", "two"))
     after.decide()
     assert (borrowed(after, "team"), borrowed(after, "guest")) == (2000, 2000)
     assert after.asks("mine", gpus=2).preemption.victims == preemption.victims
@@ -284,7 +284,7 @@ def test_a_victim_that_runs_on_is_counted_once_before_and_after_the_beneficiary_
     assert after.asks("mine", gpus=2).placement == preemption.placement
 
 
-def test_who_stops_and_goes_on_deciding_keeps_the_room_as_well(world):
+def test_a_leader_that_pauses_keeps_the_reservation(world):
     preemption = world.asks("mine", gpus=2).preemption
     world.ledger.jobs.upsert(pending("mine", preemption))
     world.ends("two", namespace="guest")
@@ -296,9 +296,9 @@ def test_who_stops_and_goes_on_deciding_keeps_the_room_as_well(world):
 
 
 @pytest.mark.parametrize("end", ["gone", "suspended", "unsaid", "late"])
-def test_the_room_of_one_who_does_not_ask_is_anybodys(world, end):
+def test_the_reservation_of_a_preemptor_without_requests_expires(world, end):
     preemption = world.asks("mine", gpus=2).preemption
-    after = begun_anew(world, pending("mine", preemption))
+    after = restarted(world, pending("mine", preemption))
     after.decide()
     if end == "gone":
         after.ledger.jobs.remove(job("mine"))
@@ -314,9 +314,9 @@ def test_the_room_of_one_who_does_not_ask_is_anybodys(world, end):
     assert (borrowed(after, "team"), borrowed(after, "guest")) == (0, 4000)
 
 
-def test_one_who_asks_for_something_else_after_a_restart_waits_like_others(world):
+def test_a_preemptor_with_another_request_after_a_restart_waits_like_others(world):
     preemption = world.asks("mine", gpus=2).preemption
-    after = begun_anew(world, pending("mine", preemption))
+    after = restarted(world, pending("mine", preemption))
     after.decide()
     assert isinstance(after.asks("mine", gpus=2, workers=2), PlanRefusal)
     assert isinstance(after.asks("next", gpus=2, namespace="guest"), PlanResponse)
@@ -326,7 +326,7 @@ def test_a_pod_that_is_to_end_waits_for_the_beneficiary_to_ask(world):
     preemption = world.asks("mine", gpus=2).preemption
     built = msgspec.to_builtins(preemption)
     built["victims"] = [{"reason": "InCohortReclamation", "attempts": ["pod/uid-notebook"]}]
-    after = begun_anew(world, pending("mine", msgspec.convert(built, Preemption)))
+    after = restarted(world, pending("mine", msgspec.convert(built, Preemption)))
     after.ledger.pods.upsert(
         pod("notebook", on="a", devices=whole("a", 2, 3), namespace="guest", uid="uid-notebook")
     )

@@ -79,7 +79,7 @@ def test_cohorts_that_are_above_themselves_stand_below_the_cluster_and_say_so(st
     }
 
 
-def test_a_model_that_another_quota_has_a_longer_name_for_is_told(stores):
+def test_a_model_that_another_quota_names_more_precisely_is_a_problem(stores):
     stores.quotas.upsert(quota("a", of("H100", 8, borrowingLimit=0)))
     stores.quotas.upsert(quota("b", of("H100 80GB", 1)))
     assert read(stores).problems == {
@@ -87,7 +87,7 @@ def test_a_model_that_another_quota_has_a_longer_name_for_is_told(stores):
     }
 
 
-def test_a_model_that_stands_twice_is_told(stores):
+def test_a_model_that_a_quota_names_twice_is_a_problem(stores):
     stores.quotas.upsert(quota("a", of("h100", 500), of("H100", 2)))
     assert "is limited twice" in read(stores).problems["a", "default"]
 
@@ -112,13 +112,13 @@ def test_namespaces_without_a_quota_follow_the_default_which_promises_nothing(st
 
 
 def test_a_status_that_was_written_is_no_other_quota(stores):
-    told = []
-    stores.on_change = lambda: told.append(stores.changes)
+    notified = []
+    stores.on_change = lambda: notified.append(stores.changes)
     stores.quotas.upsert(quota("team", of("H100", 1)))
     stores.quotas.upsert(quota("team", of("H100", 1), version="2"))
-    assert told == [1]
+    assert notified == [1]
     stores.quotas.remove(quota("team", of("H100", 1)))
-    assert told == [1, 2]
+    assert notified == [1, 2]
 
 
 def test_a_limit_on_borrowing_holds_and_says_what_would_help(world):
@@ -133,7 +133,7 @@ def test_a_limit_on_borrowing_holds_and_says_what_would_help(world):
     assert world.called() == ["second"]
 
 
-def test_a_job_that_lacks_room_is_told_what_its_quota_leaves_and_one_that_lacks_quota_is_not(world):
+def test_the_gpu_shortage_names_the_quota_left_unless_the_quota_is_the_reason(world):
     world.quotas.quotas.upsert(quota("team", of(nominal=12, borrowingLimit=2)))
     world.asks("first", gpus=4)
     assert world.asks("second", workers=2, gpus=4).gpu_shortage == GpuShortage(quota_gpus=10)
@@ -153,7 +153,7 @@ def test_the_quota_bounds_what_may_be_asked_for_of_models_that_the_cluster_does_
     assert refusal.gpu_shortage == GpuShortage(quota_gpus=left)
 
 
-def test_who_is_within_its_promise_goes_before_who_borrows(world):
+def test_a_job_within_its_quota_goes_before_one_that_borrows(world):
     world.quotas.quotas.upsert(quota("other", of(nominal=4)))
     world.asks("holder", workers=2, gpus=4)
     world.written("holder")
@@ -164,7 +164,7 @@ def test_who_is_within_its_promise_goes_before_who_borrows(world):
     assert world.called() == ["owner"]
 
 
-def test_what_is_not_lent_stays_free(world):
+def test_unlent_quota_stays_free(world):
     world.quotas.quotas.upsert(quota("other", of(nominal=5, lendingLimit=1)))
     assert isinstance(world.asks("four", gpus=4), PlanResponse)
     assert isinstance(world.asks("one"), PlanRefusal)
@@ -178,7 +178,7 @@ def status(world, name, *, is_cohort=False):
     return of_it(name, generation=1)
 
 
-def test_the_status_says_what_is_promised_used_borrowed_and_lent():
+def test_the_status_has_quota_usage_borrowed_and_lent_gpus():
     world = World()
     world.add_node("a", gpus=8)
     world.quotas.cohorts.upsert(cohort("all"))
@@ -201,7 +201,7 @@ def test_the_status_says_what_is_promised_used_borrowed_and_lent():
     assert float(team.share) == pytest.approx(2 / 8)
 
 
-def test_models_are_told_apart():
+def test_models_are_distinguished():
     world = World()
     world.ledger.nodes.upsert(node("a"))
     world.ledger.gpus.upsert(gpu_node("a", gpus=4))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who counts as running, whatever pods say of themselves."""
+"""The jobs that count as running, independent of what pods claim."""
 
 import datetime as dt
 
@@ -41,7 +41,7 @@ def test_a_pod_that_says_to_be_the_next_attempt_of_a_waiting_job_ends_nothing(wo
 
 
 @pytest.mark.parametrize("namespace", ["team", "evil"])
-def test_a_pod_that_names_a_running_job_takes_nothing_out_of_the_books(world, namespace):
+def test_a_pod_that_names_a_running_job_removes_no_usage(world, namespace):
     world.asks("train", gpus=4)
     world.written("train")
     world.decide()
@@ -54,7 +54,7 @@ def test_a_pod_that_names_a_running_job_takes_nothing_out_of_the_books(world, na
     assert used.used_by(tenant)[""] >= 4000
 
 
-def test_a_pod_of_another_namespace_takes_nobody_out_of_the_queue(world):
+def test_a_pod_of_another_namespace_removes_no_job_from_the_queue(world):
     world.asks("holder", workers=2, gpus=4)
     world.asks("train")
     world.ledger.pods.upsert(forged("liar", namespace="evil", uid="uid-train"))
@@ -74,7 +74,7 @@ def gpus_counted(world, tenant="team"):
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_pod_that_is_called_a_worker_of_a_running_job_counts_beside_it(world, index):
+def test_a_pod_labeled_as_a_worker_of_a_running_job_counts_in_addition_to_it(world, index):
     """Of the one that it has, or of one that it has not."""
     world.asks("train", gpus=4)
     world.written("train")
@@ -95,7 +95,7 @@ def test_a_pod_that_is_called_a_worker_of_a_running_job_counts_beside_it(world, 
     assert (gpus_counted(world), counted(world)) == (0, [])
 
 
-def test_a_pod_that_is_called_a_worker_of_one_attempt_and_then_of_another_always_counts(world):
+def test_a_pod_that_is_relabeled_to_another_attempt_always_counts(world):
     world.asks("train", gpus=4)
     world.written("train")
     for number in (1, 2, 1, 3):
@@ -107,7 +107,7 @@ def test_a_pod_that_is_called_a_worker_of_one_attempt_and_then_of_another_always
     assert gpus_counted(world) == 6
 
 
-def test_a_pod_that_is_called_a_worker_of_another_namespace_s_job_counts_for_its_own(world):
+def test_a_pod_labeled_with_a_job_of_another_namespace_counts_for_its_own(world):
     world.asks("train", gpus=4)
     world.written("train")
     worker = ("train", 1, 0, "uid-train")
@@ -141,7 +141,7 @@ def test_a_forged_worker_that_is_gone_counts_no_more(world):
     assert counted(world) == []
 
 
-def test_jobs_on_one_observed_node_have_gpus_of_their_own_in_the_books(world):
+def test_jobs_on_one_observed_node_are_counted_with_separate_gpus(world):
     world = World()
     world.add_observed_node("o", gpus=4)
     for number in range(4):
@@ -164,7 +164,7 @@ def test_pods_that_are_listed_before_their_node_count_once_it_is_known():
     assert len(held) == 3
 
 
-def test_pods_that_somebody_else_bound_count_by_their_tickets(world):
+def test_pods_that_another_scheduler_bound_count_by_their_device_tokens(world):
     world.ledger.pods.upsert(pod("p", gpus=2, on="a"))
     world.decide()
     (running,) = world.admissions.queue.state.running
@@ -190,8 +190,8 @@ def test_a_pod_that_is_deleted_by_force_counts_until_its_processes_are_gone(worl
     assert counted(world) == []
 
 
-def test_who_was_let_in_began_as_its_status_says(world):
-    """Which tells whole seconds, and is all that an onlooker and the next leader know."""
+def test_an_admitted_job_started_at_the_time_in_its_status(world):
+    """The status has whole seconds, and is all that a read-only queue and the next leader have."""
     world.now = 1000.9
     world.asks("train", gpus=2, seconds_left=60.0)
     queue = world.admissions.queue
@@ -223,7 +223,7 @@ def test_a_pod_began_when_its_kubelet_did(world):
     assert running.started == 1003.0
 
 
-def test_who_lost_its_places_unwritten_is_called(world):
+def test_a_job_that_lost_its_unrecorded_placement_is_notified(world):
     world.ledger.jobs.upsert(job("train"))
     world.asks("train")
     world.ledger.nodes.remove(node("a"))
@@ -232,7 +232,7 @@ def test_who_lost_its_places_unwritten_is_called(world):
     assert world.called() == ["train"]
 
 
-def test_only_so_many_are_let_in_as_can_be_written(world, monkeypatch):
+def test_only_as_many_jobs_are_admitted_as_can_be_recorded(world, monkeypatch):
     monkeypatch.setattr(admissions, "MAX_UNWRITTEN", 3)
     world.asks("holder", workers=2, gpus=4)
     world.written("holder")
@@ -258,7 +258,7 @@ class Ready:
     missing_to_decide = missing_to_answer
 
 
-def test_a_contradiction_makes_the_queue_begin_anew_and_ends_nothing(world, monkeypatch, caplog):
+def test_an_inconsistent_queue_restarts_and_ends_no_job(world, monkeypatch, caplog):
     world.asks("train", gpus=2)
     world.written("train")
     metrics = QueueMetrics(CollectorRegistry())

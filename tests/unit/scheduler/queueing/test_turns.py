@@ -12,13 +12,13 @@ def turns():
 
 
 async def begun(turns):
-    """The queue's name and number, as one hears them who knows nothing."""
+    """Return the queue's name and number as a new client gets them."""
     heard = await turns.since("", 0, seconds=1)
     assert heard.all_jobs
     return heard.queue, heard.number
 
 
-async def test_what_came_since_is_told_at_once_and_in_order(turns):
+async def test_past_notifications_are_returned_at_once_and_in_order(turns):
     queue, number = await begun(turns)
     turns.notify("team", "a")
     turns.notify("team", "b")
@@ -31,7 +31,7 @@ async def test_what_came_since_is_told_at_once_and_in_order(turns):
     assert [job.name for job in (await turns.since(queue, 1, seconds=10)).jobs] == ["b"]
 
 
-async def test_who_waits_hears_of_the_first_turn(turns):
+async def test_a_waiting_client_gets_the_first_notification(turns):
     queue, number = await begun(turns)
     waiting = [asyncio.create_task(turns.since(queue, number, seconds=10)) for _ in range(3)]
     await asyncio.sleep(0.01)
@@ -40,13 +40,13 @@ async def test_who_waits_hears_of_the_first_turn(turns):
         assert [len((await each).jobs) for each in waiting] == [1, 1, 1]
 
 
-async def test_without_a_turn_the_answer_is_that_there_was_none(turns):
+async def test_without_notifications_the_answer_is_empty(turns):
     queue, number = await begun(turns)
     heard = await turns.since(queue, number, seconds=0.01)
     assert (heard.jobs, heard.all_jobs, heard.number) == ((), False, number)
 
 
-async def test_a_queue_that_begins_anew_says_so_to_who_waits(turns):
+async def test_a_restarted_queue_notifies_waiting_clients(turns):
     queue, number = await begun(turns)
     waiting = asyncio.create_task(turns.since(queue, number, seconds=10))
     await asyncio.sleep(0.01)
@@ -57,7 +57,7 @@ async def test_a_queue_that_begins_anew_says_so_to_who_waits(turns):
     assert heard.queue != queue
 
 
-async def test_who_has_missed_more_than_is_kept_asks_for_all(turns):
+async def test_a_client_that_missed_too_many_notifications_lists_all_jobs(turns):
     queue, number = await begun(turns)
     for _ in range(MAX_TURNS + 1):
         turns.notify("team", "a")

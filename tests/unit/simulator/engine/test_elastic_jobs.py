@@ -32,7 +32,7 @@ def test_with_all_its_workers_it_takes_its_duration():
     assert found.allocated_milli_time == pytest.approx(400_000)
 
 
-def test_it_shrinks_for_another_grows_again_and_ends_later():
+def test_an_elastic_job_shrinks_for_another_grows_again_and_ends_later():
     other = job("b", 10.0, workers=2, duration=20.0)
     wide = job("a", workers=4, duration=1000.0, min_workers=2, resize_pause=5.0)
     records, found = run(4, wide, other)
@@ -53,7 +53,7 @@ def test_a_worker_that_is_stopped_runs_on_for_the_grace_period():
     assert records["a"].attempts == 1
 
 
-def test_each_worker_beyond_the_least_adds_its_efficiency():
+def test_each_extra_worker_adds_its_efficiency():
     course = Progress(job("a", workers=4, duration=100.0, min_workers=2, efficiency=0.5), 0.0)
     assert course.ends == pytest.approx(150)
     course.resize(2, 0.0)
@@ -61,6 +61,6 @@ def test_each_worker_beyond_the_least_adds_its_efficiency():
 
 
 @pytest.mark.parametrize("least", [0, 5])
-def test_the_least_is_from_one_to_the_workers(least):
+def test_the_minimum_is_between_one_and_the_workers(least):
     with pytest.raises(InvalidJob, match="minWorkers"):
         job("a", workers=4, min_workers=least)

@@ -89,7 +89,7 @@ def test_an_outage_that_lasts_has_no_end():
     ]
 
 
-def test_capacity_that_is_out_of_order_is_told_apart():
+def test_failed_capacity_is_counted_separately():
     course = run(
         [node("a", 2), node("b", 2)],
         [job("one", lasts=9)],

@@ -8,10 +8,10 @@ from gpupack_simulator.engine.learning import Learning
 
 
 class Pupil(BestFit):
-    """Keeps what it was told."""
+    """Keeps the forecast that it was given."""
 
-    def __init__(self, told=None):
-        self.told = told
+    def __init__(self, forecast=None):
+        self.forecast = forecast
 
     def informed(self, outlook):
         return Pupil(outlook)
@@ -27,24 +27,24 @@ def teach(learning, jobs):
         learning.arrived(job(f"job-{number}", 1 + number % 2))
 
 
-def test_a_policy_is_told_what_arrived_once_that_is_enough():
+def test_a_policy_gets_the_learned_mix_after_enough_arrivals():
     learning = Learning(Pupil())
     teach(learning, FIRST_FORECAST_ARRIVALS)
-    demands = learning.policy.told.mix.demands
+    demands = learning.policy.forecast.mix.demands
     ones = (FIRST_FORECAST_ARRIVALS + 1) // 2 / FIRST_FORECAST_ARRIVALS
     assert {demand.request.gpus: demand.weight for demand in demands} == {1: ones, 2: 1 - ones}
 
 
-def test_a_policy_is_told_nothing_before_that():
+def test_a_policy_gets_no_mix_before_enough_arrivals():
     learning = Learning(Pupil())
     teach(learning, FIRST_FORECAST_ARRIVALS - 1)
-    assert learning.policy.told is None
+    assert learning.policy.forecast is None
 
 
 def test_every_worker_of_a_gang_counts():
     learning = Learning(Pupil())
     learning.arrived(job("gang", 1, workers=FIRST_FORECAST_ARRIVALS))
-    assert learning.policy.told is not None
+    assert learning.policy.forecast is not None
 
 
 def test_a_policy_learns_whether_anything_leaves():
@@ -52,15 +52,15 @@ def test_a_policy_learns_whether_anything_leaves():
     for number in range(FIRST_FORECAST_ARRIVALS // 5):
         learning.departed(job(f"gone-{number}"))
     teach(learning, FIRST_FORECAST_ARRIVALS)
-    assert learning.policy.told.churn == 0.2
+    assert learning.policy.forecast.churn == 0.2
 
 
-def test_a_known_mix_is_told_from_the_start_and_stays():
+def test_a_known_mix_is_used_from_the_start_and_stays():
     known = RequestMix.of([(job("x", 8).request, 1.0)])
     learning = Learning(Pupil(), known)
-    assert learning.policy.told.mix == known
+    assert learning.policy.forecast.mix == known
     teach(learning, FIRST_FORECAST_ARRIVALS)
-    assert learning.policy.told.mix == known
+    assert learning.policy.forecast.mix == known
 
 
 def test_a_policy_that_cannot_be_informed_goes_on_as_it_is_and_that_is_said(caplog):

@@ -70,7 +70,7 @@ def test_with_a_grace_period_the_other_starts_when_it_is_over():
     assert sum(record.moves for record in run.jobs) == 1
 
 
-def test_without_a_checkpoint_it_begins_anew():
+def test_without_a_checkpoint_a_moved_job_starts_over():
     entry = job("a", 1)
     assert entry.checkpoint == inf
     with pytest.raises(InvalidJob, match="checkpoint"):
@@ -93,7 +93,7 @@ def test_a_movable_job_leaves_a_node_in_maintenance_at_once():
     assert record.ended == 20.0 + 80.0 + 2.0
 
 
-def test_who_is_not_movable_runs_on_until_it_is_stopped():
+def test_a_job_that_is_not_movable_runs_until_it_is_drained():
     run = drained(stop_at=62.0, movable=False)
     [record] = run.jobs
     assert (record.moves, record.placements[0].node) == (0, "a")
@@ -103,7 +103,7 @@ def test_who_is_not_movable_runs_on_until_it_is_stopped():
 
 
 @pytest.mark.parametrize("drain", ["Never", "Movable"])
-def test_who_is_not_to_be_stopped_stays(drain):
+def test_a_job_that_is_not_drained_stays(drain):
     [record] = drained(drain=drain, movable=False).jobs
     assert (record.attempts, record.ended) == (1, 100.0)
 
@@ -116,7 +116,7 @@ def test_a_node_that_comes_later_is_waited_for_and_counts_from_then_on():
     assert [sample.capacity_milli for sample in run.samples][0::2] == [2000, 6000]
 
 
-def test_who_runs_on_a_node_that_leaves_waits_again():
+def test_a_job_on_a_removed_node_is_pending_again():
     gone = Presence(NodeName("b"), leaves=50.0)
     settings = Settings(queue=queue(), discipline="fair-share", presence=(gone,))
     run = Simulator([node("a", 2), node("b", 2)], [job("one", 2)], "first-fit", settings).run()
@@ -125,7 +125,7 @@ def test_who_runs_on_a_node_that_leaves_waits_again():
     assert record.ended == 50.0 + 100.0
 
 
-def test_what_cannot_be_is_refused():
+def test_invalid_maintenance_and_presence_are_refused():
     with pytest.raises(InvalidParameter, match="later"):
         Maintenance(NodeName("a"), None, 5.0, 5.0)
     with pytest.raises(InvalidParameter, match="stopAt"):

@@ -39,19 +39,19 @@ def admit(situation, name, *, times=1):
     return Admit(name, situation.plan(situation.cluster, asked) * times)
 
 
-def preempt(for_whom, *victims):
-    return Preempt(for_whom, tuple(Victim(v, PreemptionReason.PRIORITY, 0.0) for v in victims), ())
+def preempt(preemptor, *victims):
+    return Preempt(preemptor, tuple(Victim(v, PreemptionReason.PRIORITY, 0.0) for v in victims), ())
 
 
 SOME = [job("a", 3, lasts=4), job("b", 2, at=1, lasts=3), job("c", 1, at=1, lasts=2)]
 
 
-def test_it_decides_who_goes_next_as_core_does_with_the_same_rules():
+def test_a_custom_queue_decides_as_core_does_with_the_same_rules():
     ours, core = run([node("n")], SOME, queue=Fifo()), run([node("n")], SOME, discipline="fifo")
     assert starts(ours) == starts(core) == {"a": 0, "b": 4, "c": 4}
 
 
-def test_it_sees_who_waits_and_who_runs():
+def test_a_custom_queue_sees_pending_and_running_jobs():
     queue = Fifo()
     run([node("n")], SOME, queue=queue)
     last = next(seen for seen in queue.seen if seen.now == 1)
@@ -62,7 +62,7 @@ def test_it_sees_who_waits_and_who_runs():
 
 
 def one_for_another(situation):
-    """The newcomer has the node; whoever is there is stopped for it."""
+    """The new job gets the node; the running job is preempted for it."""
     names = {one.id for one in situation.waiting}
     if "new" in names and situation.running and not situation.stopping:
         return Decisions(preemptions=(preempt("new", situation.running[0].job.id),))
@@ -72,7 +72,7 @@ def one_for_another(situation):
 
 
 @pytest.mark.parametrize("grace", [0.0, 5.0])
-def test_it_may_stop_jobs_which_then_wait_again(grace):
+def test_a_custom_queue_may_preempt_jobs_which_are_then_pending_again(grace):
     jobs = [job("old", 4, lasts=50), job("new", 4, at=10, lasts=20)]
     course = run([node("n")], jobs, queue=Answers(one_for_another), grace=grace)
     assert starts(course) == {"new": 10 + grace, "old": 30 + grace}
@@ -80,7 +80,7 @@ def test_it_may_stop_jobs_which_then_wait_again(grace):
     assert (loss.job, loss.cause, loss.time) == ("old", Cause.PREEMPTED, 10 + grace)
 
 
-def test_it_is_asked_again_at_the_time_that_it_names():
+def test_a_custom_queue_is_called_again_at_the_time_that_it_names():
     def later(situation):
         if situation.now < 7:
             return Decisions(due_at=7.0)
@@ -90,7 +90,7 @@ def test_it_is_asked_again_at_the_time_that_it_names():
 
 
 def twice(situation):
-    """Stops the one who runs, and lets it in again at once, for ever."""
+    """Preempts the running job and admits it again at once, without end."""
     if situation.running:
         return Decisions(preemptions=(preempt("b", "a"),))
     return Decisions((admit(situation, "a"),))
@@ -139,20 +139,20 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("told", MISTAKES)
-def test_a_decision_that_cannot_be_carried_out_is_an_error_that_says_why(told):
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_decision_that_cannot_be_carried_out_is_an_error_that_says_why(mistake):
     jobs = [job("a", 3, lasts=4), job("b", 3, lasts=4)]
-    with pytest.raises(InvalidDecision, match=told):
-        run([node("n")], jobs, queue=Answers(MISTAKES[told]))
+    with pytest.raises(InvalidDecision, match=mistake):
+        run([node("n")], jobs, queue=Answers(MISTAKES[mistake]))
 
 
-def test_who_is_not_preemptible_is_not_stopped_by_it_either():
+def test_a_custom_queue_cannot_preempt_a_job_that_is_not_preemptible():
     firm = replace(job("old", 4, lasts=50), preemptible=False)
     with pytest.raises(InvalidDecision, match="job old is to be stopped, but is not preemptible"):
         run([node("n")], [firm, job("new", 4, at=10)], queue=Answers(one_for_another))
 
 
-def test_who_is_being_stopped_is_not_stopped_again():
+def test_a_victim_is_not_preempted_again():
     def again(situation):
         if situation.now == 11 or (situation.now == 10 and not situation.stopping):
             return Decisions(preemptions=(preempt("new", "old"),))
@@ -168,6 +168,6 @@ def test_quotas_are_its_own_business():
         Settings(queue=Fifo(), quotas=Quotas())
 
 
-def test_what_fits_not_even_the_empty_cluster_never_comes_before_it():
+def test_a_custom_queue_never_gets_jobs_that_do_not_fit_the_empty_cluster():
     course = run([node("n")], [job("huge", 5)], queue=Fifo())
     assert ends(course) == {"huge": "dropped"}

@@ -85,7 +85,7 @@ def test_free_and_used_are_the_capacity_and_nothing_is_oversubscribed(simulator)
 
 @cases
 @given(simulators())
-def test_what_is_free_has_one_cause_each(simulator):
+def test_each_free_gpu_has_one_cause(simulator):
     while simulator.step():
         sample = simulator.sample()
         free = sample.capacity_milli - sample.allocated_milli
@@ -108,7 +108,7 @@ def test_gangs_hold_all_or_nothing(simulator):
 
 @cases
 @given(simulators())
-def test_nothing_runs_on_what_is_out_of_order(simulator):
+def test_no_job_runs_on_failed_components(simulator):
     while simulator.step():
         a = simulator.cluster.arrays
         assert not a.used_milli[a.health == Health.FAILED].any()

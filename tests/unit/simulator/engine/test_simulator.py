@@ -31,21 +31,21 @@ def test_a_run_ends_when_the_last_job_does():
     assert run([node("a")], [job("only", lasts=7)]).ended == 7
 
 
-def test_a_run_ends_at_the_latest_when_it_is_told_to():
+def test_a_run_ends_at_its_time_limit():
     course = run([node("a")], [job("only", lasts=70)], until=10)
     assert course.ended == 10
     assert ends(course) == {"only": "running"}
 
 
 @pytest.mark.parametrize("sampling", [Sampling(every=1.0), Sampling(each_instant=True)])
-def test_a_run_ends_when_those_who_run_never_do(sampling):
+def test_a_run_ends_when_the_running_jobs_never_end(sampling):
     jobs = [job("for ever", 4), job("waits", 1, at=3), job("short", 0, at=5, lasts=2)]
     simulator = Simulator([node("a")], jobs, "fgd", Settings(sampling=sampling))
     assert ends(simulator.run()) == {"for ever": "running", "waits": "waiting", "short": "waiting"}
     assert simulator.over
 
 
-def test_what_is_free_before_the_first_arrival_is_free_for_want_of_demand():
+def test_capacity_before_the_first_arrival_counts_as_no_demand():
     course = run([node("a")], [job("late", 4, at=3, lasts=2)], sampling=CAUSES)
     assert [(s.time, s.free_by_cause) for s in course.samples] == [
         (0, {Cause.NO_DEMAND: 4000}),
@@ -54,7 +54,7 @@ def test_what_is_free_before_the_first_arrival_is_free_for_want_of_demand():
     ]
 
 
-def test_what_is_wasted_and_what_is_allocated_add_up_to_all_capacity():
+def test_wasted_and_allocated_capacity_add_up_to_all_capacity():
     found = figures(run([node("a")], [job("late", 4, at=3, lasts=2)], sampling=CAUSES))
     assert found.waste.percent(Cause.NO_DEMAND) + found.allocation_percent == 100
 
@@ -134,7 +134,7 @@ def test_step_by_step_gives_the_same_as_all_at_once():
     assert simulator.record().jobs == run([node("a"), node("b")], some_jobs(5), "best-fit").jobs
 
 
-def test_the_state_in_between_tells_who_runs_waits_and_is_to_come():
+def test_the_intermediate_state_lists_running_pending_and_future_jobs():
     jobs = [job("runs", 4, lasts=5), job("waits", 1, at=1, lasts=1), job("later", at=9)]
     simulator = Simulator([node("a")], jobs, "first-fit")
     simulator.advance(3)
@@ -147,7 +147,7 @@ def test_the_state_in_between_tells_who_runs_waits_and_is_to_come():
     assert (state.time, state.sample.allocated_milli, state.sample.queued_jobs) == (3, 4000, 1)
 
 
-def test_what_a_snapshot_holds_stays_held():
+def test_gpus_held_in_a_snapshot_stay_held():
     cluster = Cluster([node("a")])
     cluster.take("tenant", decide(cluster, job("x", 3).request, policy_named("first-fit")))
     simulator = Simulator(
@@ -188,7 +188,7 @@ def causes(nodes, jobs, **settings):
     return dict(run(nodes, jobs, until=1, sampling=sampling, **settings).samples[-1].free_by_cause)
 
 
-def test_capacity_that_nobody_asks_for_has_no_demand():
+def test_capacity_without_requests_counts_as_no_demand():
     assert causes([node("a")], [job("one")]) == {Cause.NO_DEMAND: 3000}
 
 
@@ -197,7 +197,7 @@ def test_capacity_behind_the_first_in_line_is_held_back():
     assert causes([node("a")], jobs) == {Cause.HELD_BACK: 1000}
 
 
-def test_capacity_that_is_too_little_for_who_waits_is_fragmented():
+def test_capacity_that_is_too_small_for_pending_jobs_counts_as_fragmented():
     jobs = [job("big", 3), job("next", 3)]
     assert causes([node("a"), node("b", 2)], jobs) == {
         Cause.FRAGMENTED: 1000,

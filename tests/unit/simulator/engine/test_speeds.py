@@ -26,7 +26,7 @@ def test_a_job_takes_as_long_as_its_slowest_gpu_needs():
     assert ended(found) == {"slow": 20.0, "fast": 10.0}
 
 
-def test_so_does_a_gang_with_one_worker_on_a_slow_gpu():
+def test_a_gang_with_one_worker_on_a_slow_gpu_takes_longer():
     found = run(
         [node("a", 1), node("b", 1)], [job("g", workers=2, lasts=9.0)], speeds=speeds(gpu0=0.9)
     )
@@ -50,8 +50,8 @@ def test_an_elastic_job_works_at_the_pace_of_its_slowest_gpu():
 
 def test_without_slow_gpus_nothing_changes():
     jobs = [job(f"j{number}", 2, lasts=3.0) for number in range(5)]
-    plain, told = run([node("a")], jobs), run([node("a")], jobs, speeds=speeds(gpu0=1.0))
-    assert (starts(plain), ended(plain)) == (starts(told), ended(told))
+    plain, with_speeds = run([node("a")], jobs), run([node("a")], jobs, speeds=speeds(gpu0=1.0))
+    assert (starts(plain), ended(plain)) == (starts(with_speeds), ended(with_speeds))
 
 
 @pytest.mark.parametrize("speed", [0.0, -1.0, float("nan")])

@@ -16,10 +16,10 @@ def simulator(*jobs, **settings):
 
 def test_a_job_submitted_in_between_runs_as_if_it_had_been_known():
     known = simulator(job("a", 3, lasts=4), job("b", 2, at=2, lasts=3)).run()
-    told = simulator(job("a", 3, lasts=4))
-    told.advance(1)
-    told.submit(job("b", 2, at=2, lasts=3))
-    assert starts(told.run()) == starts(known) == {"a": 0, "b": 4}
+    submitted = simulator(job("a", 3, lasts=4))
+    submitted.advance(1)
+    submitted.submit(job("b", 2, at=2, lasts=3))
+    assert starts(submitted.run()) == starts(known) == {"a": 0, "b": 4}
 
 
 def test_a_job_submitted_now_arrives_now_even_after_the_end():
@@ -31,11 +31,13 @@ def test_a_job_submitted_now_arrives_now_even_after_the_end():
     assert starts(course.run()) == {"a": 0, "b": 4}
 
 
-@pytest.mark.parametrize(("at", "told"), [(1, "arrives at 1, which is over: it is 2"), (3, "two")])
-def test_a_job_of_the_past_or_of_a_name_that_there_is_is_refused(at, told):
+@pytest.mark.parametrize(
+    ("at", "message"), [(1, "arrives at 1, which is over: it is 2"), (3, "two")]
+)
+def test_a_job_of_the_past_or_of_a_name_that_there_is_is_refused(at, message):
     course = simulator(job("a", lasts=4))
     course.advance(2)
-    with pytest.raises(InvalidJob, match=told):
+    with pytest.raises(InvalidJob, match=message):
         course.submit(job("a", at=at))
 
 
@@ -49,7 +51,7 @@ def test_the_next_one_starts_when_a_job_that_runs_is_cancelled():
     assert (done.jobs[0].ended, done.losses) == (5, ())
 
 
-def test_a_job_that_is_cancelled_while_it_waits_holds_nobody_up():
+def test_a_job_that_is_cancelled_while_pending_delays_no_other_job():
     course = simulator(job("a", 3, lasts=9), job("b", 4, at=1, lasts=2), job("c", 1, at=2, lasts=2))
     course.advance(3)
     course.cancel("b")
@@ -67,7 +69,7 @@ def test_a_job_that_has_not_arrived_never_does_and_its_name_can_be_given_again()
     assert done.jobs[1].job.duration == 2
 
 
-def test_who_is_through_stays_as_it_is():
+def test_a_finished_job_cannot_be_cancelled():
     course = simulator(job("a", lasts=1), job("b", lasts=9))
     course.advance(3)
     course.cancel("a")
@@ -79,7 +81,7 @@ def test_an_unknown_job_cannot_be_cancelled():
         simulator(job("a")).cancel("x")
 
 
-def test_room_that_was_made_for_a_job_is_anybodys_when_it_is_cancelled():
+def test_the_reservation_of_a_cancelled_preemptor_is_free_for_any_job():
     quotas = Quotas((Quota("owner", {"": Limit(4000)}),))
     guest, mine = job("guest", 4, lasts=1000), job("mine", 4, at=100, lasts=10)
     object.__setattr__(guest, "tenant", "guest")

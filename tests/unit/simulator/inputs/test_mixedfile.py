@@ -21,7 +21,7 @@ def read(tmp_path, text):
     return read_mixed(path)
 
 
-def test_the_example_has_seven_kinds_of_gpu_and_wishes_for_each_model():
+def test_the_example_has_seven_gpu_models_and_requests_for_each():
     style = read_mixed(EXAMPLE)
     devices = [device for node in style.nodes for device in node.devices]
     assert len({(device.model, device.memory) for device in devices}) == 7
@@ -48,7 +48,7 @@ def test_a_small_one_is_read(tmp_path):
         (SMALL.replace("{weight: 1}", "{weight: 1, minMemory: 3}"), "wishes[0]: "),
     ],
 )
-def test_faults_are_told_with_their_place(tmp_path, text, message):
-    with pytest.raises(InvalidInput) as told:
+def test_errors_name_their_place_in_the_file(tmp_path, text, message):
+    with pytest.raises(InvalidInput) as raised:
         read(tmp_path, text)
-    assert message in str(told.value)
+    assert message in str(raised.value)

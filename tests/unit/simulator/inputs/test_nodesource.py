@@ -53,7 +53,7 @@ def test_a_table_of_nodes_is_read_by_its_mapping(read):
     assert (first.devices[0].model, second.devices) == ("V100", ())
 
 
-def test_rows_of_a_table_may_stand_for_several_nodes_without_a_name(read):
+def test_rows_of_a_table_may_describe_several_unnamed_nodes(read):
     mapping = "columns: {gpus: g, count: n, gpuMemory: m}\n"
     nodes = read("g,n,m\n4,2,40\n8,1,80\n", mapping, "nodes.csv")
     assert [node.name for node in nodes] == ["node-1-0", "node-1-1", "node-2"]
@@ -104,7 +104,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("text", BROKEN)
-def test_what_is_no_list_of_nodes_is_reported(read, text):
+def test_an_invalid_list_of_nodes_is_an_error(read, text):
     with pytest.raises(InvalidInput) as caught:
         read(text)
     assert BROKEN[text] in str(caught.value)

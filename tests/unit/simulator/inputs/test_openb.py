@@ -34,7 +34,7 @@ def test_a_node_without_gpus_needs_no_model(tmp_path):
     assert nodes(tmp_path, "n1,64000,262144,0,")[0].devices == ()
 
 
-def test_pods_ask_for_shares_whole_gpus_or_none(tmp_path):
+def test_pods_request_shares_whole_gpus_or_none(tmp_path):
     found = pods(tmp_path, "a,1000,1,1,460,", "b,1000,1,1,1000,T4|P100", "c,1000,1,0,0,")
     assert [pod.request for pod in found] == [
         Request(share=Share(460, 0), cpu=1000, memory=1),
@@ -52,7 +52,7 @@ def test_a_byte_order_mark_and_empty_lines_do_no_harm(tmp_path):
     assert len(pods(tmp_path, "", "a,1,1,0,0,", "", header="\ufeff" + PODS)) == 1
 
 
-def test_a_header_that_is_not_csv_is_told_with_its_line(tmp_path):
+def test_the_error_for_an_invalid_csv_header_names_its_line(tmp_path):
     with pytest.raises(InvalidInput, match=r"nodes.csv:1: is not CSV: unexpected end of data"):
         nodes(tmp_path, header='"sn,cpu_milli\n')
 
@@ -78,7 +78,7 @@ def test_a_broken_pod_is_reported_by_line_and_column(tmp_path, line):
     assert BROKEN_PODS[line] in str(caught.value)
 
 
-def test_a_name_that_stands_twice_is_reported_with_its_first_line(tmp_path):
+def test_a_duplicate_name_is_reported_with_its_first_line(tmp_path):
     with pytest.raises(InvalidInput, match=r"pods.csv:4: name: 'a' stands on line 2 too"):
         pods(tmp_path, "a,1,1,0,0,", "b,1,1,0,0,", "a,1,1,0,0,")
 
@@ -88,7 +88,7 @@ def test_a_missing_column_is_reported_with_those_that_there_are(tmp_path):
         pods(tmp_path, header="name,cpu_milli,memory_mib,num_gpu\n")
 
 
-def test_a_column_that_stands_twice_is_reported(tmp_path):
+def test_a_duplicate_column_is_reported(tmp_path):
     with pytest.raises(InvalidInput, match=r"pods.csv:1: the header has name twice"):
         pods(tmp_path, header="name,name,memory_mib,num_gpu\n")
 
@@ -132,7 +132,7 @@ def test_all_faults_of_a_file_are_counted_and_the_first_twenty_listed(tmp_path):
     assert lines[-1] == "… and 5 more faults in pods.csv"
 
 
-def test_one_row_with_two_faults_tells_of_both(tmp_path):
+def test_both_errors_of_one_row_are_reported(tmp_path):
     with pytest.raises(InvalidInput) as caught:
         pods(tmp_path, "a,x,y,0,0,")
     assert [fault.column for fault in caught.value.faults] == ["cpu_milli", "memory_mib"]

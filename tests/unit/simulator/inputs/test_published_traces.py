@@ -40,7 +40,7 @@ def test_without_a_column_of_ids_a_job_is_called_by_the_number_of_its_row(read):
     assert [(job.id, job.arrival) for job in trace.jobs] == [("2", 0), ("1", 5)]
 
 
-def test_rows_without_an_end_are_left_out_and_counted_where_the_mapping_says_so(read, refused):
+def test_rows_without_an_end_are_skipped_and_counted_if_the_mapping_says_so(read, refused):
     columns = "columns: {id: i, submitted: t, started: s, ended: e, gpus: g}\n"
     rows = "i,t,s,e,g\na,0,1,5,1\nb,0,1,,1\nc,0,None,9,1\n"
     assert "jobs.csv:3: e: '': expected `float`; `leaveOut: [blank]` skips" in refused(
@@ -64,14 +64,14 @@ def test_gpus_that_the_workers_cannot_share_evenly_are_left_out_and_counted(read
     assert ([job.id for job in trace.jobs], sum(trace.left_out.values())) == (["b"], 1)
 
 
-def test_jobs_of_no_time_and_of_no_gpus_are_left_out_where_the_mapping_says_so(read):
+def test_jobs_without_duration_or_gpus_are_skipped_if_the_mapping_says_so(read):
     rows = "id,t,d,g\na,0,0,1\nb,0,5,0\nc,0,5,1\n"
     trace = read(rows, f"{COLUMNS}leaveOut: [instant, noGpus]\n")
     assert [job.id for job in trace.jobs] == ["c"]
     assert trace.left_out == {"no duration": 1, "no GPUs": 1}
 
 
-def test_where_all_rows_are_left_out_the_reasons_are_given(refused):
+def test_the_error_names_the_reasons_if_all_rows_are_skipped(refused):
     message = refused("id,t,d,g\na,0,5,0\n", f"{COLUMNS}leaveOut: [noGpus]\n")
     assert message == "jobs.csv: has no jobs; 1 row left out (1: no GPUs)"
 
@@ -127,7 +127,7 @@ def test_durations_as_a_clock_shows_them_are_read(read, cell, seconds):
     assert job.duration == seconds
 
 
-def test_what_is_no_duration_is_reported(refused):
+def test_an_invalid_duration_is_reported(refused):
     message = refused("id,t,d,g\na,0,soon,1\n", f"durations: clock\n{COLUMNS}")
     assert "jobs.csv:2: d: 'soon' is not a duration such as 01:30:00" in message
 
@@ -137,7 +137,7 @@ def test_iso_times_are_read_with_and_without_fractions_and_zones(read):
     assert read(rows, f"time: iso\n{COLUMNS}").jobs[1].arrival == pytest.approx(9.877)
 
 
-def test_a_format_that_fails_where_iso_would_read_says_so(refused):
+def test_the_error_suggests_iso_if_a_format_does_not_match(refused):
     form = 'time: "%Y-%m-%dT%H:%M:%S.%f%z"\n'
     message = refused("id,t,d,g\na,2020-01-01T00:00:10Z,1,1\n", f"{form}{COLUMNS}")
     assert message.endswith("; `time: iso` reads it")

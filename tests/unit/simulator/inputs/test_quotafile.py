@@ -74,7 +74,7 @@ def test_a_broken_file_is_reported(read, text):
     assert BROKEN[text] in str(caught.value)
 
 
-def test_aliases_that_stand_for_more_than_anybody_means_are_refused(read):
+def test_aliases_that_expand_beyond_the_limit_are_refused(read):
     """Merged, they would fill the memory: nine of the one before, nine times over."""
     merged = [f"- &a{n + 1} {{<<: [{', '.join([f'*a{n}'] * 9)}]}}" for n in range(9)]
     with pytest.raises(InvalidInput, match=r"quotas.yaml:\d+: its aliases stand for more than"):

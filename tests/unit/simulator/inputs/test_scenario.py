@@ -46,7 +46,7 @@ def test_nodes_are_made_as_often_as_they_are_counted(tmp_path):
     assert (nodes[0].cpu, nodes[0].memory, nodes[0].devices[0].memory) == (8000, 65_536, 24_576)
 
 
-def test_jobs_ask_in_core_s_units(tmp_path):
+def test_requests_of_jobs_are_in_core_units(tmp_path):
     gang, share = scenario(tmp_path, GOOD).jobs
     assert (gang.workers, gang.duration, gang.spread) == (2, 5, Spread(max_nodes=1))
     assert share.request.share == Share(125, 4096)
@@ -149,14 +149,14 @@ def test_a_broken_scenario_is_reported_by_line_and_field(tmp_path, text):
     assert BROKEN[text] in broken(tmp_path, text)
 
 
-def test_every_broken_job_is_told_of(tmp_path):
+def test_every_invalid_job_is_reported(tmp_path):
     text = FINE_NODES + "jobs:\n  - {name: a}\n  - {name: b, gpus: 1}\n  - {name: c, gpus: -1}\n"
     message = broken(tmp_path, text)
     assert "scenario.yaml:3: jobs[0]" in message
     assert "scenario.yaml:5: jobs[2].gpus" in message
 
 
-def test_a_file_of_jobs_needs_jobs_and_nothing_else(tmp_path):
+def test_a_file_of_jobs_needs_only_jobs(tmp_path):
     assert len(scenario(tmp_path, "jobs: [{name: j, gpus: 1}]", read_jobs)) == 1
     assert "nodes: only jobs are expected here" in broken(tmp_path, FINE_NODES, read_jobs)
     assert "jobs: there are none" in broken(tmp_path, "jobs: []", read_jobs)
@@ -196,7 +196,7 @@ def test_rules_that_a_scenario_leaves_out_are_those_of_the_discipline(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ("quotas: [{tenant: a}, {tenant: a}]", "quotas[1].tenant: there is an entry of a"),
         ("cohorts: [{name: a, parent: b}, {name: b, parent: a}]", "above itself: a < b < a"),
@@ -204,5 +204,5 @@ def test_rules_that_a_scenario_leaves_out_are_those_of_the_discipline(tmp_path):
         ("queue: {preemption: {minRuntime: -1}}", "queue.preemption.minRuntime"),
     ],
 )
-def test_quotas_that_cannot_be_are_faults_of_the_file(tmp_path, wrong, told):
-    assert told in broken(tmp_path, f"{GOOD}{wrong}\n")
+def test_quotas_that_cannot_be_are_faults_of_the_file(tmp_path, wrong, message):
+    assert message in broken(tmp_path, f"{GOOD}{wrong}\n")

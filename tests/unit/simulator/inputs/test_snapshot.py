@@ -52,7 +52,7 @@ def test_a_snapshot_of_another_version_is_reported(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [{"foo": 1}, {"schema": 99}])
-def test_what_adopt_does_not_mend_is_reported_without_it(tmp_path, wrong):
+def test_errors_that_adopt_does_not_fix_are_reported_without_it(tmp_path, wrong):
     with pytest.raises(InvalidInput) as caught:
         read_snapshot(written(tmp_path, snapshot.dump(busy_cluster()) | wrong))
     assert "--adopt" not in str(caught.value)
@@ -65,7 +65,7 @@ def test_a_snapshot_in_which_a_gpu_is_given_twice_is_reported(tmp_path):
         read_snapshot(written(tmp_path, document))
 
 
-def test_what_a_live_ledger_holds_is_adopted_as_it_is(tmp_path):
+def test_holdings_of_a_live_ledger_are_adopted_unchanged(tmp_path):
     document = snapshot.dump(busy_cluster())
     document["holders"].append(document["holders"][0] | {"holder": "other", "node": "away"})
     cluster = cluster_of(read_snapshot(written(tmp_path, document), adopt=True), adopt=True)
@@ -91,7 +91,7 @@ def test_slices_of_a_snapshot_count_neither_as_gpus_nor_as_allocated():
     assert {held.job for held in course.occupancy} == {"one"}
 
 
-def test_a_document_that_is_nested_too_deeply_is_told_of(tmp_path):
+def test_a_document_that_is_nested_too_deeply_is_an_error(tmp_path):
     path = tmp_path / "state.json"
     path.write_text('{"a": ' + "[" * 100_000)
     with pytest.raises(InvalidInput, match=r"state.json: is nested too deeply"):

@@ -45,6 +45,6 @@ def test_options_that_would_do_nothing_are_refused(tmp_path, log):
         TraceSource(path=csv, mapping=csv, processors_per_gpu=2): "SWF --trace; jobs.csv is none",
         TraceSource(path=csv): "--trace needs --mapping",
     }
-    for source, told in refused.items():
-        with pytest.raises(InvalidParameter, match=told):
+    for source, message in refused.items():
+        with pytest.raises(InvalidParameter, match=message):
             read_source(source)

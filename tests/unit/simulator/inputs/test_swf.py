@@ -82,7 +82,7 @@ def test_a_run_time_of_zero_is_less_than_half_a_second(read):
     assert job.duration == 0.5
 
 
-def test_what_never_ran_and_parts_of_jobs_are_left_out_and_counted(read):
+def test_jobs_that_never_ran_and_job_steps_are_skipped_and_counted(read):
     never = [line(f1=2, f4=-1), line(f1=3, f5=-1, f8=-1), line(f1=4, f5=0, f8=0)]
     parts = [line(f1=1, f11=status) for status in (2, 3, 4)]
     trace = read(FIRST, *never, *parts, line(f1=9, f11=5), line(f1=10, f11=0))
@@ -122,7 +122,7 @@ def test_every_broken_line_is_reported_up_to_a_thousand(read):
     assert len(caught.value.faults) == 1000
 
 
-def test_a_file_that_is_not_there_is_told_of(tmp_path):
+def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(InvalidInput, match=r"no\.swf: cannot be read: No such file or directory"):
         read_swf(tmp_path / "no.swf", ALL)
 

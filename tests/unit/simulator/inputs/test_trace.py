@@ -68,11 +68,11 @@ def test_times_may_be_before_1970_as_those_of_a_format_without_a_year_are(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("form", "told"), [("%Y%Y", "names a part of the time twice"), ("%Q", "bad directive")]
+    ("form", "message"), [("%Y%Y", "names a part of the time twice"), ("%Q", "bad directive")]
 )
-def test_a_format_that_no_time_has_is_reported(tmp_path, form, told):
+def test_a_format_that_no_time_has_is_reported(tmp_path, form, message):
     text = f"columns: {{id: j, submitted: at, duration: lasts, gpus: g}}\ntime: '{form}'\n"
-    with pytest.raises(InvalidInput, match=rf"map.yaml:2: time: '{form}': .*{told}"):
+    with pytest.raises(InvalidInput, match=rf"map.yaml:2: time: '{form}': .*{message}"):
         read_mapping(written(tmp_path, "map.yaml", text))
 
 

@@ -78,7 +78,7 @@ def test_of_waits_the_shorter_is_better():
     assert (found["fgd"].best, found["best-fit"].best) == (True, False)
 
 
-def test_where_all_are_equal_none_is_best():
+def test_no_policy_is_best_if_all_are_equal():
     table = comparison.overview(filled("fgd", 95) + filled("best-fit", 95))
     assert not any(cell.best for row in table.rows.values() for cell in row)
 
@@ -129,14 +129,14 @@ def test_the_verdict_says_that_one_seed_is_no_proof():
     assert "one seed says nothing of the noise" in verdict(digests)
 
 
-def test_where_jobs_wait_the_verdict_is_about_waits():
+def test_the_verdict_compares_waits_if_jobs_wait():
     found = verdict(waited("fgd", 1.0, 1.0) + waited("best-fit", 3.0, 3.0))
     assert found.startswith(
         "fgd did best: a mean wait of 1.000 steps, 2.000 steps ahead of best-fit"
     )
 
 
-def test_where_nothing_differs_the_verdict_says_so():
+def test_the_verdict_says_that_nothing_differs():
     found = verdict(filled("fgd", 95, 94) + filled("best-fit", 95, 94))
     assert found == (
         "fgd and best-fit did equally well (94.50% of all GPU capacity allocated at 100% demand)."

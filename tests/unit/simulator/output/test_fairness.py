@@ -27,7 +27,7 @@ def test_the_index_is_1_where_all_got_the_same_part_and_1_by_n_where_one_got_all
     assert np.isnan(found[3])
 
 
-def test_one_who_has_all_while_another_waits_halves_the_index():
+def test_a_tenant_that_has_everything_while_another_waits_halves_the_index():
     jobs = of("a", job("all", 4, lasts=10)) + of("b", job("waits", 4, lasts=10))
     found = measured(run([node("n")], jobs))
     assert found.index[:30] == pytest.approx([0.5] * 30)
@@ -74,5 +74,5 @@ def test_a_long_run_is_averaged_over_cells_with_nearly_the_same_result(monkeypat
     assert coarse.mean == pytest.approx(exact.mean, abs=0.02)
 
 
-def test_a_run_without_gpus_asked_for_says_nothing():
+def test_a_run_without_gpu_requests_has_no_fairness():
     assert measured(run([node("n")], [job("cpu", 0, lasts=3)])).mean is None

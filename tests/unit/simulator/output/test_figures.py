@@ -41,11 +41,11 @@ def test_fragmentation_is_a_mean_over_time_in_percent_of_capacity():
     assert figures(run(samples=samples)).fragmentation_percent == 20
 
 
-def test_fragmentation_that_was_not_sampled_is_not_known():
+def test_fragmentation_that_was_not_sampled_is_unknown():
     assert figures(run(samples=(sample(0, 0),))).fragmentation_percent is None
 
 
-def test_waits_are_told_apart_by_size():
+def test_waits_are_shown_by_job_size():
     jobs = (
         done("a", at=0, start=0, duration=2),
         done("b", at=0, start=4, duration=2),
@@ -146,12 +146,12 @@ def test_a_run_in_which_nothing_happens_has_no_figures_and_no_error():
     assert (found.allocation_percent, found.wait_mean, found.queue_mean) == (None, None, None)
 
 
-def test_the_use_of_nodes_is_read_from_who_held_what():
+def test_the_use_of_nodes_is_computed_from_holdings():
     found = usage(run(occupancy=(held("n1/0", "a", 0, 5), held("n1/1", "b", 5, None, 500))))
     assert found.mean.tolist() == [37.5, 0]
 
 
-def test_the_use_of_nodes_is_read_from_samples_where_they_tell_it():
+def test_the_use_of_nodes_is_read_from_samples_where_they_have_it():
     samples = (
         sample(0, 0, allocated_by_node={"n1": 2000}),
         sample(5, 0, allocated_by_node={"n2": 1000}),

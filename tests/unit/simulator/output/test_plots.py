@@ -103,7 +103,7 @@ def test_there_is_a_gantt_picture_of_each_policy():
     assert names[-2:] == ["gantt-fgd", "gantt-0.7_fgd_0.3_best-fit"]
 
 
-def test_a_bar_with_room_bears_the_name_of_its_job():
+def test_a_wide_enough_bar_shows_the_name_of_its_job():
     assert set(texts(gantt([busy()]))) == {"a", "b"}
 
 
@@ -114,7 +114,7 @@ def test_a_job_that_is_named_as_a_size_colours_its_own_bars_alone():
     assert [len(drawn.get_paths()) for drawn in axes.collections] == [1, 1]
 
 
-def test_no_legend_lies_over_data():
+def test_no_legend_covers_data():
     for plot in plots(CASES["several seeds"]):
         assert all(axes.get_legend() is None for axes in plot.draw().axes)
 
@@ -125,7 +125,7 @@ def test_every_axis_with_ticks_has_a_label():
             assert axes.get_xlabel() or axes.get_ylabel() or not axes.axison
 
 
-def test_sizes_in_which_nobody_waited_are_said_to_be_so():
+def test_the_plot_says_that_no_job_of_a_size_waited():
     found = texts(waits([digest(run(jobs=(done("a", start=0, duration=1),)))]))
     assert found == ["none of them waited"]
 

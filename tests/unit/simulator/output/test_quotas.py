@@ -13,7 +13,7 @@ def changed(*jobs):
     return change(today, run([node("n")], faster), Quotas(), capacity=4000)
 
 
-def test_only_so_many_tenants_are_shown_those_whose_waits_change_most():
+def test_only_tenants_with_the_largest_changes_of_waits_are_shown():
     found = changed(
         *(replace(job(f"j{n}", 4, lasts=2), tenant=f"t{n:02}") for n in range(SHOWN + 5))
     )
@@ -23,11 +23,11 @@ def test_only_so_many_tenants_are_shown_those_whose_waits_change_most():
     assert len(change_json(found, {})["today"]["tenants"]) == SHOWN + 5
 
 
-def test_jobs_of_nobody_have_a_row_too():
+def test_jobs_without_a_tenant_have_a_row():
     assert list(tables(changed(job("a", lasts=1)))[0].rows) == ["(none)"]
 
 
-def test_without_jobs_that_ask_for_gpus_nothing_is_said_of_fairness():
+def test_without_gpu_requests_there_is_no_fairness():
     found = changed(job("cpu", 0, lasts=3))
     assert change_json(found, {})["today"]["fairness_jain_mean"] is None
     assert "jobs wait 0.0 steps on average instead of 0.0 steps" in verdict(found)

@@ -67,7 +67,7 @@ def test_waste_names_its_unit():
     assert found["wasted_percent"] == {"fragmented": 100}
 
 
-def test_parameters_that_all_runs_share_are_told_once():
+def test_parameters_that_all_runs_share_are_written_once():
     runs = (busy(parameters={"load": 0.9, "x": 1}), busy(seed=1, parameters={"load": 0.9, "x": 2}))
     assert results([digest(one) for one in runs])["parameters"] == {"load": 0.9}
 
@@ -109,7 +109,7 @@ def test_a_line_of_the_jobs_is_one_job():
     assert third["reason"] == "no room"
 
 
-def test_a_run_is_told_over_time_and_by_node():
+def test_a_run_has_series_over_time_and_figures_by_node():
     one = busy(occupancy=(held("n1/0", "a", 2, 6), held("n1/1", "a", 2, 6)))
     found = run_json(one, digest(one))
     assert found["series"]["allocation_percent"] == {"times": [0, 2], "values": [0, 50]}

@@ -30,7 +30,7 @@ def test_the_last_of_several_values_at_one_instant_counts():
     assert Steps.of([0, 0, 5], [1, 3, 7], 10).mean(0, 10) == 5
 
 
-def test_before_the_first_instant_and_after_the_end_nothing_is_known():
+def test_a_series_has_no_value_before_its_start_and_after_its_end():
     late = Steps.of([2, 4], [1, 3], 8)
     assert np.isnan(late.at(np.array([1.0, 9.0]))).all()
     assert np.isnan(late.means(np.array([0.0, 4.0, 8.0, 12.0]))).tolist() == [True, False, True]

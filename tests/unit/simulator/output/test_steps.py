@@ -33,7 +33,7 @@ def test_without_a_terminal_the_text_is_plain():
     assert "\x1b" in printed(show(state), terminal=True)
 
 
-def test_a_shared_gpu_names_everybody_who_has_a_part():
+def test_a_shared_gpu_names_every_job_that_has_a_share():
     jobs = [job("a", milli=300, duration=2), job("b", milli=200, duration=2)]
     text = printed(show(at(0.0, [node("n1", 2)], jobs)))
     assert "0:a 30% + b 20%  1:free" in text
@@ -46,7 +46,7 @@ def test_a_gpu_out_of_order_is_neither_busy_nor_free():
     assert "0:a  1:out-of-order" in text
 
 
-def test_every_state_of_a_job_is_told():
+def test_every_state_of_a_job_is_shown():
     jobs = [
         job("runs", duration=5),
         job("waits", arrival=1.0, duration=5),

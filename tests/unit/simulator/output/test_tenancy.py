@@ -19,12 +19,12 @@ def test_a_bar_is_one_job_on_one_gpu():
     ]
 
 
-def test_what_is_held_at_the_end_goes_on_to_the_end():
+def test_gpus_held_at_the_end_are_drawn_to_the_end():
     (bar,) = tenancy(run(occupancy=(held("n1/0", "a", 3, None),))).bars
     assert bar.end == 10
 
 
-def test_shares_of_one_gpu_lie_beside_each_other():
+def test_shares_of_one_gpu_are_drawn_next_to_each_other():
     occupancy = (
         held("n1/0", "a", 0, 4, 300),
         held("n1/0", "b", 1, 9, 500),
@@ -68,11 +68,11 @@ def test_rows_of_a_very_large_cluster_are_means_of_several_gpus():
     assert len(found.percent) == 1600
 
 
-def test_it_may_not_have_been_recorded():
+def test_occupancy_that_was_not_recorded_is_not_drawn():
     assert tenancy(run()) is None
 
 
-def test_what_a_snapshot_holds_is_drawn_too():
+def test_holdings_of_a_snapshot_are_drawn():
     cluster = Cluster([node("n1", 2)])
     grant = Grant(DeviceUuid("n1/0"), MilliGpu(500), MiB(0))
     cluster.take(Holder("notebook"), Placement(NodeName("n1"), (grant,)))

@@ -86,7 +86,7 @@ def test_the_report_is_one_file_without_anything_from_elsewhere(folder):
     assert not re.search(r"(src|href)=\"?https?:|url\(", text)
 
 
-def test_every_picture_of_the_report_has_words_for_those_who_cannot_see_it(folder):
+def test_every_picture_of_the_report_has_a_text_alternative(folder):
     page = Elements((folder / "report.html").read_text())
     assert len(page.images) >= 6
     assert all(len(image["alt"]) > 20 for image in page.images)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What limits ask of GPUs, and what is said to those who ask wrongly."""
+"""GPU requests from container limits, and the errors for invalid ones."""
 
 import msgspec
 import pytest
@@ -78,7 +78,7 @@ def test_gpus_of_another_plugin_are_asked_for_by_its_name():
         ),
     ],
 )
-def test_a_wrong_ask_is_told_what_to_write(limits, text):
+def test_an_invalid_request_is_refused_with_what_to_write(limits, text):
     with pytest.raises(RequestInvalid) as refused:
         request(limits)
     assert text in str(refused.value)
@@ -116,7 +116,7 @@ def test_a_resource_that_is_not_observed_is_no_ask():
         ({"share": {"percent": 30, "memory": "0"}}, "share.memory is 0; ask for the GPU memory"),
     ],
 )
-def test_a_job_that_asks_wrongly_is_told_what_to_write(spec, text):
+def test_a_job_with_an_invalid_request_is_refused_with_what_to_write(spec, text):
     with pytest.raises(RequestInvalid) as refused:
         gpu_request.of_job(plan_request("train", **spec).spec, (OBSERVED,), namespace="default")
     assert text in str(refused.value)

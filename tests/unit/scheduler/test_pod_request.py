@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod asks for is read once, and however much of it there is takes bounded memory."""
+"""The request of a pod is read once and takes limited memory for any size."""
 
 import tracemalloc
 
@@ -42,7 +42,7 @@ def term(*values, key="zone"):
         (pod("p", cpu="16777217"), "pod p: it requests 16777217000 milli-CPU; no node has more"),
     ],
 )
-def test_what_no_node_can_have_is_refused_and_teaches_nothing(world, asking, text):
+def test_a_request_beyond_any_node_is_refused_and_not_learned(world, asking, text):
     refused = world.filter(asking).failed_and_unresolvable_nodes
     assert all(text in refused[node] for node in ("a", "b"))
     world.ledger.pods.upsert(asking)
@@ -73,7 +73,7 @@ def test_rules_about_nodes_that_are_absent_or_null_ask_nothing():
     assert absent == null
 
 
-def test_what_the_watch_shows_is_asked_for_wherever_kube_scheduler_allows_it():
+def test_requests_are_read_from_every_field_that_kube_scheduler_reads():
     shown = pod_request.of_watch(pod("p"), ()).served()
     assert shown.selector is None
     assert core.Toleration(operator=core.TolerationOperator.EXISTS) in shown.tolerations
@@ -166,7 +166,7 @@ def test_jobs_with_thirty_thousand_terms_are_listed_in_little_memory():
         (-5, "Never", -5),
     ],
 )
-def test_a_priority_counts_in_full_by_a_class_that_evicts_nobody_alone(priority, policy, counts):
+def test_a_priority_counts_in_full_only_if_its_class_never_preempts(priority, policy, counts):
     by_class = {"priority": priority} | ({"preemptionPolicy": policy} if policy else {})
     shown = gated("p", spec=by_class)
     asks = (

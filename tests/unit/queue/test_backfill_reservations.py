@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room that is kept goes with who begins and ends: it is what would be foreseen anew."""
+"""Reservations follow starts and ends of jobs: they equal a fresh computation."""
 
 from math import inf
 
@@ -52,21 +52,21 @@ def kept(world):
     }
 
 
-def test_places_of_one_who_was_let_past_and_has_ended_are_anybodys():
+def test_gpus_of_an_ended_backfilled_job_are_free_for_any_job():
     world = with_a_head().submit("first").decide(at=1)
     assert world.where == {"first": "n2/0", "long": "n1/0"}
     world.end("first").submit("second").decide(at=21)
     assert world.where == {"long": "n1/0", "second": "n2/0"}
 
 
-def test_places_of_one_who_ran_before_room_was_foreseen_and_has_ended_are_anybodys():
+def test_gpus_of_an_ended_job_from_before_the_reservation_are_free_for_any_job():
     world = with_a_head().runs("unknown", "n2/0").submit("first").decide(at=1)
     assert world.where == {"long": "n1/0", "unknown": "n2/0"}
     world.end("unknown").decide(at=2)
     assert world.where == {"first": "n2/0", "long": "n1/0"}
 
 
-def test_places_of_one_who_ends_sooner_than_was_foreseen_are_not_given_back_twice():
+def test_gpus_of_a_job_that_ends_early_are_freed_once():
     world = World(node("n1", 2), node("n2", 1), rules=EASY)
     world.runs("short", "n1/0", duration=100.0).runs("long", "n1/1", duration=1000.0)
     world.submit("gang", 2).submit("first").decide(at=1)
@@ -77,21 +77,21 @@ def test_places_of_one_who_ends_sooner_than_was_foreseen_are_not_given_back_twic
     assert (arrays.free_gpu_milli <= arrays.gpus * 1000).all()
 
 
-def test_a_room_past_its_time_is_looked_at_again_though_nothing_is_said():
+def test_a_reservation_past_its_time_is_recomputed_without_an_event():
     world = with_a_head().submit("first").decide(at=1)
     world.submit("second").decide(at=2)
     assert "second" not in world.where
     assert 2 < world.due_at <= 10_000
 
 
-def test_an_admission_that_is_not_carried_out_is_in_nobodys_way():
+def test_a_reverted_admission_blocks_no_other_job():
     world = with_a_head().submit("first")
     (admit,) = world.queue.cycle(world.cluster, 1.0, world.plan).admitted
     world.queue.revert_admission(admit, world.cluster)
     assert world.decide(at=2).where == {"first": "n2/0", "long": "n1/0"}
 
 
-def test_who_is_withdrawn_after_it_was_let_in_leaves_its_place_to_others():
+def test_a_job_that_is_withdrawn_after_admission_releases_its_gpus():
     world = with_a_head().submit("first")
     (admit,) = world.queue.cycle(world.cluster, 1.0, world.plan).admitted
     world.queue.revert_admission(admit, world.cluster)
@@ -99,7 +99,7 @@ def test_who_is_withdrawn_after_it_was_let_in_leaves_its_place_to_others():
     assert world.submit("second").decide(at=2).where == {"long": "n1/0", "second": "n2/0"}
 
 
-def test_what_one_tenants_quota_forbids_keeps_nobody_else_waiting():
+def test_a_request_that_its_quota_forbids_blocks_no_other_tenant():
     any_gpu = Request(gpus=1)
     world = World(
         node("h1", 2, model="H100"),
@@ -113,7 +113,7 @@ def test_what_one_tenants_quota_forbids_keeps_nobody_else_waiting():
     assert world.decide(at=1).where.get("b1") == "t1/0"
 
 
-def test_rooms_that_rest_on_others_are_foreseen_anew_when_one_more_urgent_comes():
+def test_later_reservations_are_recomputed_when_a_more_urgent_job_arrives():
     world = World(*(node(f"n{i}", 2) for i in (1, 2, 3)), node("n4", 1), node("n5", 1), rules=EASY)
     for name, ends in (("n1", 100.0), ("n2", 200.0), ("n3", 150.0)):
         world.runs(f"on-{name}", f"{name}/0 {name}/1", duration=ends)
@@ -125,7 +125,7 @@ def test_rooms_that_rest_on_others_are_foreseen_anew_when_one_more_urgent_comes(
     assert kept(world)["first"] == ["n3/0", "n3/1"]
 
 
-def test_of_a_tenant_that_is_passed_over_nobody_takes_the_room():
+def test_no_job_takes_the_reservation_of_an_excluded_tenant():
     world = World(node("n1", 2), rules=EASY).runs("long", "n1/0", duration=10_000.0)
     world.submit("gang", 2, "a").submit("small", 1, "b").decide(at=1)
     world.submit("large", 3, "b")
@@ -133,7 +133,7 @@ def test_of_a_tenant_that_is_passed_over_nobody_takes_the_room():
     assert kept(world) == {"gang": ["n1/0", "n1/1"]}
 
 
-def test_in_strict_order_nobody_goes_before_one_that_is_passed_over():
+def test_in_strict_order_no_job_overtakes_one_of_an_excluded_tenant():
     world = World(
         node("n1", 2),
         cohorts=[cohort("all", order=OrderPolicy.STRICT)],
@@ -145,7 +145,7 @@ def test_in_strict_order_nobody_goes_before_one_that_is_passed_over():
     assert len(world.queue.cycle(world.cluster, 1.0, world.plan).admitted) == 2
 
 
-def test_rooms_that_a_question_found_are_not_remembered_once_somebody_has_begun_to_run():
+def test_reservations_that_a_what_if_found_are_dropped_once_a_job_starts():
     world = with_a_head().submit("first").decide(at=1).submit("second")
     found = WhatIf(
         world.queue.copy(max_reservations=4), world.cluster.fork(), world.plan, 1.0
@@ -157,8 +157,8 @@ def test_rooms_that_a_question_found_are_not_remembered_once_somebody_has_begun_
     assert world.queue.state.backfill_reservations == before
 
 
-def test_who_begins_without_a_cycle_is_taken_out_of_rooms():
-    """As an onlooker is told of it."""
+def test_a_job_that_starts_without_a_cycle_is_removed_from_reservations():
+    """A read-only queue sees the start."""
     world = with_a_head().submit("first").decide(at=1)
     (room,) = world.queue.state.backfill_reservations
     world.end("first").runs("seen", "n2/0")
@@ -167,7 +167,7 @@ def test_who_begins_without_a_cycle_is_taken_out_of_rooms():
     assert not world.queue.state.backfill_reservations
 
 
-def test_a_node_that_is_added_harms_no_room():
+def test_an_added_node_keeps_reservations_valid():
     world = World(node("n1", 2), rules=EASY).runs("long", "n1/0", duration=10_000.0)
     world.submit("big", 2).submit("asks", duration=100_000.0).decide(at=1)
     assert kept(world) == {"big": ["n1/0", "n1/1"]}
@@ -178,7 +178,7 @@ def test_a_node_that_is_added_harms_no_room():
     assert world.where == {"long": "n1/0", "urgent": "n2/0 n2/1"}
 
 
-def test_who_was_moved_and_ends_leaves_its_room_once():
+def test_a_moved_job_that_ends_frees_its_gpus_once():
     world = World(node("n1", 4), node("n2", 1), rules=EASY)
     world.runs("moved", "n1/0", duration=100.0, movable=True).runs("long", "n1/1", duration=1000.0)
     world.submit("gang", 4, duration=10.0)
@@ -192,7 +192,7 @@ def test_who_was_moved_and_ends_leaves_its_room_once():
     assert "gang" in world.end("long").decide(at=1000).where
 
 
-def test_who_fits_beside_nobody_before_it_has_room_once_they_have_run():
+def test_a_job_that_fits_only_alone_gets_a_reservation_after_the_jobs_before_it():
     world = World(node("n1", 4), node("n2", 1), rules=EASY)
     world.runs("long", "n1/0 n1/1", duration=100.0).runs("other", "n2/0", duration=50.0)
     world.submit("first", 3, duration=100.0).submit("all", 4, duration=100.0)
@@ -205,7 +205,7 @@ def test_who_fits_beside_nobody_before_it_has_room_once_they_have_run():
     assert "all starts" in world.log
 
 
-def test_who_was_let_in_before_room_was_foreseen_and_is_not_carried_out_is_in_nobodys_way():
+def test_a_reverted_admission_from_before_a_reservation_blocks_no_other_job():
     world = World(node("n1", 3), node("n2", 2), node("n3", 1), rules=EASY)
     world.runs("long", "n1/0 n1/1", duration=10_000.0)
     world.submit("first", 2, duration=1e6).submit("gang", 3).submit("small", duration=5.0)
@@ -216,7 +216,7 @@ def test_who_was_let_in_before_room_was_foreseen_and_is_not_carried_out_is_in_no
     assert world.where.get("other") == "n2/0 n2/1"
 
 
-def test_room_outlives_the_start_of_those_who_were_let_in_before_it_was_foreseen():
+def test_a_reservation_survives_the_start_of_jobs_admitted_before_it():
     world = World(node("n1", 3), node("n2", 2), node("n3", 1), rules=EASY)
     world.runs("long", "n1/0 n1/1", duration=10_000.0)
     world.submit("first", 2, duration=1e6).submit("gang", 3).submit("small", duration=5.0)
@@ -224,7 +224,7 @@ def test_room_outlives_the_start_of_those_who_were_let_in_before_it_was_foreseen
     assert kept(world) == {"gang": ["n1/0", "n1/1", "n1/2"]}
 
 
-def test_who_no_longer_goes_before_is_in_nobodys_way():
+def test_the_reservation_of_a_job_whose_quota_is_used_up_blocks_no_other_job():
     """`first` was before `second`, and its namespace has used up its quota since."""
     quotas = [quota("a", limit(3, borrowing=0)), quota("b", 20)]
     nodes = (node("n1", 2), node("n2", 4), *(node(f"n{i}", 1) for i in (3, 4, 5)))
@@ -242,7 +242,7 @@ def test_who_no_longer_goes_before_is_in_nobodys_way():
 
 
 def where_one_cannot_pay():
-    """`poor` of a waits, in one strict order with whoever comes of b."""
+    """`poor` of tenant a waits, in one strict order with the jobs of tenant b."""
     world = World(
         node("n1", 2),
         cohorts=[cohort("all", order=OrderPolicy.STRICT)],
@@ -252,20 +252,20 @@ def where_one_cannot_pay():
     return world.submit("poor", tenant="a")
 
 
-def test_who_is_passed_over_and_could_not_pay_holds_up_nobody():
+def test_an_excluded_job_beyond_its_quota_blocks_no_other_job():
     world = where_one_cannot_pay().submit("next", tenant="b")
     (admit,) = world.queue.cycle(world.cluster, 1.0, world.plan, excluded={"a"}).admitted
     assert admit.job == "next"
 
 
-def test_of_who_is_passed_over_though_it_fits_nobody_takes_the_places():
+def test_no_job_takes_the_gpus_of_an_excluded_job_that_fits():
     world = World(node("n1", 2), rules=EASY).runs("long", "n1/0", duration=100.0)
     world.submit("gang", 2, "a").submit("small", 1, "b", duration=1e5).decide(at=1)
     world.end("long").queue.record_node_change(NodeName("n1"), world.cluster)
     assert not world.queue.cycle(world.cluster, 50.0, world.plan, excluded={"a"}).admitted
 
 
-def test_a_preemption_on_a_node_that_was_added_harms_no_room():
+def test_a_preemption_on_an_added_node_keeps_reservations_valid():
     rules = with_rules(preemption=BY_PRIORITY, by_share=False, reserve_after_seconds=0)
     world = World(node("n1", 2), rules=rules, grace=5.0)
     world.runs("long", "n1/0", duration=10_000.0, preemptible=False)
@@ -280,7 +280,7 @@ def test_a_preemption_on_a_node_that_was_added_harms_no_room():
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_who_starts_first_in_a_cycle_is_in_the_rooms_that_were_known_before(at_once):
+def test_earlier_reservations_include_a_job_that_starts_first_in_a_cycle(at_once):
     world = World(node("n1", 2), node("n2", 2), rules=EASY)
     world.runs("l1", "n1/0", duration=1000.0).runs("l2", "n2/0", duration=1100.0)
     world.submit("head", 2, duration=10.0).submit("asks", duration=1e6).decide(at=1)
@@ -292,7 +292,7 @@ def test_who_starts_first_in_a_cycle_is_in_the_rooms_that_were_known_before(at_o
     assert kept(world) == {"head": ["n2/0", "n2/1"]}
 
 
-def test_who_is_stopped_in_a_cycle_is_gone_from_the_rooms_that_were_known_before():
+def test_earlier_reservations_exclude_a_victim_of_the_cycle():
     rules = with_rules(
         preemption=BY_PRIORITY,
         by_share=False,
@@ -312,7 +312,7 @@ def test_who_is_stopped_in_a_cycle_is_gone_from_the_rooms_that_were_known_before
     assert "late" not in world.where
 
 
-def test_an_extra_worker_that_is_a_guest_as_well_counts_as_gone_once():
+def test_a_speculatively_backfilled_extra_worker_is_removed_once():
     rules = with_rules(**vars_of(EASY) | {"max_backfill_delay_seconds": 300.0})
     world = World(node("n1", 2), node("n2", 2), node("n3", 2), rules=rules)
     world.runs("guessed", "n1/0", estimate=1000.0)
@@ -324,14 +324,14 @@ def test_an_extra_worker_that_is_a_guest_as_well_counts_as_gone_once():
     assert room.cluster_then.cluster.arrays.free_gpu_milli.tolist() == [0, 1000, 1000]
 
 
-def test_a_visitor_waits_in_strict_order_for_nobody_who_could_not_pay():
+def test_an_ungated_pod_does_not_wait_in_strict_order_for_jobs_beyond_their_quota():
     world = where_one_cannot_pay().decide(at=1)
     visitor = Job(JobId("visitor"), Gang(1, Request(gpus=1)), 1.0, Tenant("b"))
     (place,) = world.queue.try_admit(visitor, world.cluster, 2.0, world.plan)
     assert place.node == "n1"
 
 
-def test_one_that_is_passed_over_and_fits_sooner_than_was_foreseen_keeps_those_places():
+def test_an_excluded_job_that_fits_earlier_than_estimated_keeps_its_gpus():
     world = World(node("n1", 2), rules=EASY).runs("long", "n1/0", duration=100.0)
     world.submit("gang", 2, "a").submit("asks", 1, "b", duration=1e5).decide(at=1)
     world.end("long").submit("short", 1, "b", duration=30.0)
@@ -339,7 +339,7 @@ def test_one_that_is_passed_over_and_fits_sooner_than_was_foreseen_keeps_those_p
 
 
 def foreseen_free(world, room):
-    """GPUs by node when the room is needed, by the room and by the definition."""
+    """Return the free GPUs by node at the reservation's time, as reserved and by definition."""
     nodes = [each.name for each in world.cluster.nodes()]
     probe = Job(JobId("probe"), Gang(1, Request(gpus=0)), 0.0, Tenant(""))
     assert room.cluster_then.place(probe, tuple(Placement(name, ()) for name in nodes))
@@ -357,7 +357,7 @@ def foreseen_free(world, room):
 
 
 @given(st.data())
-def test_kept_room_is_that_of_those_who_run(data):
+def test_reservations_match_the_running_jobs(data):
     """Where all durations are known: the longest that each may run, and it may end sooner."""
     draw = data.draw
     world = World(*(node(f"n{i}", 4) for i in range(3)), rules=EASY)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One who does not wait in the queue and asks whether it may go in now."""
+"""An ungated pod, which is not in the queue, requests immediate admission."""
 
 from placement_builders import node
 from queue_world import World, cohort, limit, quota, with_rules
@@ -19,7 +19,7 @@ def visit(world, gpus=1, tenant="", *, priority=0, starts=False):
     return found
 
 
-def test_it_goes_where_a_job_of_its_tenant_could():
+def test_an_ungated_pod_goes_where_a_job_of_its_tenant_could():
     world = World(node("n1", 2), quotas=[quota("a", limit(1, borrowing=0))])
     assert [place.node for place in visit(world, tenant="a")] == ["n1"]
     assert visit(world, 2, "a").reason is WaitReason.UNSATISFIABLE
@@ -29,7 +29,7 @@ def test_it_goes_where_a_job_of_its_tenant_could():
     assert visit(world, 2).reason is WaitReason.DOES_NOT_FIT
 
 
-def test_it_takes_no_place_that_is_kept_for_who_has_waited_long():
+def test_an_ungated_pod_takes_no_gpus_reserved_for_a_job_that_has_waited_long():
     world = World(node("n1", 2), node("n2", 2), rules=PATIENCE)
     world.runs("a", "n1/0", duration=100).runs("b", "n2/0", duration=500)
     world.submit("pair", 2).decide(at=20)
@@ -44,7 +44,7 @@ def test_it_takes_no_place_that_is_kept_for_who_has_waited_long():
     assert "pair" in world.where
 
 
-def test_it_takes_no_room_that_others_are_stopped_for():
+def test_an_ungated_pod_takes_no_gpus_of_victims():
     world = World(node("n1", 2), quotas=[quota("owner", 2)], grace=60)
     world.runs("guest1", "n1/0", "guest").runs("guest2", "n1/1", "guest")
     world.submit("mine", 2, "owner").decide(at=10)
@@ -52,7 +52,7 @@ def test_it_takes_no_room_that_others_are_stopped_for():
     assert visit(world, tenant="guest").reason is WaitReason.DOES_NOT_FIT
 
 
-def test_in_a_strict_order_it_goes_behind_all_who_wait():
+def test_in_strict_order_an_ungated_pod_goes_behind_all_pending_jobs():
     world = World(
         node("n1", 2),
         cohorts=[cohort("strict", order=OrderPolicy.STRICT)],
@@ -64,8 +64,8 @@ def test_in_a_strict_order_it_goes_behind_all_who_wait():
     assert not isinstance(visit(world, tenant="c"), Wait)
 
 
-def test_that_it_finds_no_room_says_nothing_of_others_who_ask_for_the_same():
-    """Somebody else may have narrowed its choice of nodes."""
+def test_an_ungated_pod_that_does_not_fit_says_nothing_about_equal_requests():
+    """Another component may have narrowed its choice of nodes."""
     world = World(node("n1", 1), rules=PATIENCE)
     plan, world.plan = world.plan, lambda *_: None
     assert visit(world).reason is WaitReason.DOES_NOT_FIT
@@ -73,7 +73,7 @@ def test_that_it_finds_no_room_says_nothing_of_others_who_ask_for_the_same():
     assert "job" in world.submit("job").decide().where
 
 
-def test_nobody_is_stopped_for_it():
+def test_no_job_is_preempted_for_an_ungated_pod():
     world = World(node("n1", 1), quotas=[quota("owner", 1)])
     world.runs("guest", "n1/0", "guest")
     world.now = 100.0
@@ -81,7 +81,7 @@ def test_nobody_is_stopped_for_it():
     assert world.decide().log == []
 
 
-def test_it_takes_no_room_of_a_more_urgent_job_that_has_just_come():
+def test_an_ungated_pod_takes_no_gpus_of_a_more_urgent_new_job():
     world = World(
         node("n1", 2), rules=with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=1000)
     )

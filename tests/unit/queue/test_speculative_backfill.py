@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who goes past one that waits because jobs like it took a short time; what a wrong guess costs."""
+"""Speculative backfill on the durations of earlier jobs, and the cost of a wrong estimate."""
 
 from math import inf
 from os import environ
@@ -34,22 +34,22 @@ def full_until(end=100, **kw):
     return world.runs("old", "n1/0", duration=end).submit("gang", 2)
 
 
-def test_who_is_expected_to_end_in_time_goes_first_and_who_is_not_does_not():
+def test_only_a_job_that_is_expected_to_end_in_time_is_backfilled():
     world = full_until().submit("short", estimate=90.0).submit("long", estimate=110.0)
     assert world.decide(at=1).where == {"old": "n1/0", "short": "n1/1"}
 
 
-def test_without_a_bound_nobody_goes_past_on_a_guess():
+def test_without_a_bounded_delay_no_job_is_backfilled_on_an_estimate():
     world = full_until(max_backfill_delay_seconds=inf).submit("short", estimate=90.0)
     assert "short" not in world.decide(at=1).where
 
 
-def test_who_is_never_stopped_does_not_go_past_on_a_guess():
+def test_a_job_that_is_not_preemptible_is_not_backfilled_on_an_estimate():
     world = full_until().submit("short", estimate=90.0, preemptible=False)
     assert "short" not in world.decide(at=1).where
 
 
-def test_who_took_longer_than_expected_is_stopped_after_the_bounded_delay():
+def test_a_backfilled_job_that_takes_too_long_is_preempted_after_the_bounded_delay():
     world = full_until(max_backfill_delay_seconds=DELAY).submit("liar", estimate=10.0).decide(at=1)
     world.end("old").decide(at=100)
     assert world.due_at == 100 + DELAY
@@ -62,13 +62,13 @@ def test_who_took_longer_than_expected_is_stopped_after_the_bounded_delay():
     ]
 
 
-def test_after_it_was_stopped_it_waits_behind_the_one_that_it_delayed():
+def test_a_preempted_backfilled_job_waits_behind_the_queue_head():
     world = full_until(max_backfill_delay_seconds=DELAY).submit("liar", estimate=10.0).decide(at=1)
     world.end("old").decide(at=100).decide(at=150)
     assert list(world.where) == ["gang"]
 
 
-def test_nobody_else_goes_past_on_a_guess_once_the_first_would_fit_but_for_guests():
+def test_speculative_backfill_ends_once_the_queue_head_would_fit_without_backfilled_jobs():
     world = World(node("n1", 3), rules=RULES)
     world.runs("old", "n1/0 n1/1", duration=100.0).submit("gang", 3)
     world.submit("liar", estimate=10.0).decide(at=1)
@@ -76,17 +76,17 @@ def test_nobody_else_goes_past_on_a_guess_once_the_first_would_fit_but_for_guest
     assert list(world.where) == ["liar"]
 
 
-def test_only_those_are_stopped_who_are_in_the_way():
+def test_only_backfilled_jobs_that_block_the_queue_head_are_preempted():
     world = World(node("n1", 2), node("n2", 1), rules=RULES)
     world.runs("old", "n1/0", duration=100.0).submit("gang", 2)
-    world.submit("beside", estimate=10.0).submit("liar", estimate=10.0).decide(at=1)
-    assert sorted(world.where) == ["beside", "liar", "old"]
+    world.submit("neighbor", estimate=10.0).submit("liar", estimate=10.0).decide(at=1)
+    assert sorted(world.where) == ["neighbor", "liar", "old"]
     world.end("old").decide(at=100).decide(at=150)
     assert len(world.where) == 2
     assert world.where["gang"] == "n1/0 n1/1"
 
 
-def test_who_takes_longer_than_was_estimated_is_expected_to_take_twice_as_long():
+def test_a_job_beyond_its_estimate_is_expected_to_take_twice_as_long():
     census = RunningTable()
     world = World(node("n1", 1)).runs("old", "n1/0", estimate=10.0)
     (running,) = world.queue.state.running
@@ -140,7 +140,7 @@ class Course:
 
 
 def start_of_first(nodes, running, head, behind):
-    """When the one starts that comes after those who run; None: not all of those do."""
+    """Return when the queue head starts after the running jobs; None: not all of those run."""
     course, lasts = Course(nodes, RULES), {}
     for number, (ask, seconds) in enumerate([*running, (head, 5.0), *behind]):
         lasts[f"j{number}"] = seconds
@@ -164,8 +164,10 @@ def start_of_first(nodes, running, head, behind):
     heads,
     st.lists(jobs, min_size=5, max_size=5),
 )
-def test_a_wrong_guess_delays_the_first_by_no_more_than_the_bound(sizes, running, head, behind):
-    """Compared with nobody behind it."""
+def test_a_wrong_estimate_delays_the_queue_head_by_no_more_than_the_bound(
+    sizes, running, head, behind
+):
+    """The bound holds against a run without any job behind the queue head."""
     nodes = [node(f"n{number}", size) for number, size in enumerate(sizes)]
     alone = start_of_first(nodes, running, head, [])
     assume(alone is not None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kubelet's tickets: as many as the annotation has GPUs, and never the same twice."""
+"""The kubelet's device tokens: as many as the annotation has GPUs, and never the same twice."""
 
 import json
 import pathlib
@@ -33,7 +33,7 @@ def tickets(system, node, pods):
     return json.loads(done.stdout)
 
 
-def test_the_kubelet_counts_as_many_tickets_as_the_annotation_has_gpus(kube, system, judged):
+def test_the_kubelet_counts_as_many_device_tokens_as_the_annotation_has_gpus(kube, system, judged):
     kube.submit(*(judged.job(f"hold-{gpus}", gpus=gpus, seconds=300) for gpus in (1, 2, 3)))
     for gpus in (1, 2, 3):
         kube.wait_phase(f"hold-{gpus}", "Running", seconds=180)

@@ -37,15 +37,15 @@ def asked(world, name="asked", gpus=1, tenant="", *, workers=1, **kw):
     return subject.answer(job)
 
 
-def told(found):
-    """Where it goes and instead of whom, or why it waits."""
+def summary(found):
+    """Return the devices and the victims of a predicted start, or why the job waits."""
     if isinstance(found, PredictedStart):
         return [g.uuid for p in found.places for g in p.devices], {v.job for v in found.victims}
     return found.reason, found.position
 
 
 def became(world, name):
-    """The same of a job that was submitted."""
+    """Return the same summary for a job that was submitted."""
     reserved = world.queue.state.reserved.get(JobId(name))
     if reserved is not None:
         return [g.uuid for p in reserved.placements for g in p.devices], set(reserved.victims)
@@ -86,36 +86,36 @@ def arrays(cluster):
     return {name: array for name, array in names.items() if isinstance(array, np.ndarray)}
 
 
-def test_a_job_that_fits_is_told_where_it_would_start_and_does_not():
+def test_a_what_if_answers_where_a_job_would_start_and_does_not_start_it():
     world = World(node("n1", 2)).runs("a", "n1/0")
     found = asked(world)
-    assert told(found) == (["n1/1"], set())
+    assert summary(found) == (["n1/1"], set())
     assert world.where == {"a": "n1/0"}
     assert len(world.queue) == 0
 
 
-def test_who_would_be_stopped_is_told_and_is_not_stopped():
+def test_a_what_if_names_the_victims_and_does_not_preempt_them():
     world = World(node("n1", 2), quotas=[quota("mine", 2), quota("theirs", 0)])
     world.runs("big", "n1/0 n1/1", "theirs")
-    assert told(asked(world, gpus=2, tenant="mine")) == (["n1/0", "n1/1"], {"big"})
+    assert summary(asked(world, gpus=2, tenant="mine")) == (["n1/0", "n1/1"], {"big"})
     assert world.where == {"big": "n1/0 n1/1"}
     assert not world.queue.state.reserved
 
 
-def test_who_waits_before_it_goes_first():
-    """Its turn would come with the next cycle, which nobody has run yet."""
+def test_pending_jobs_before_it_go_first():
+    """The job would be admitted in the next cycle, which has not run yet."""
     world = World(node("n1", 1), rules=with_rules(preemption=NO_PREEMPTION))
     world.submit("first")
-    assert told(asked(world)) == (WaitReason.DOES_NOT_FIT, 1)
+    assert summary(asked(world)) == (WaitReason.DOES_NOT_FIT, 1)
     assert world.where == {}
 
 
-def test_extra_workers_of_an_elastic_gang_are_told_behind_the_others():
+def test_a_what_if_lists_extra_workers_after_the_others():
     world = World(node("n1", 3))
-    assert told(asked(world, extra_workers=5)) == (["n1/0", "n1/1", "n1/2"], set())
+    assert summary(asked(world, extra_workers=5)) == (["n1/0", "n1/1", "n1/2"], set())
 
 
-def test_what_cycles_on_a_copy_found_to_fail_is_not_tried_again():
+def test_failed_attempts_of_cycles_on_a_copy_are_not_repeated():
     world = World(node("n1", 1), rules=with_rules(preemption=NO_PREEMPTION)).runs("a", "n1/0")
     world.submit("waits")
     subject = question(world)
@@ -126,7 +126,7 @@ def test_what_cycles_on_a_copy_found_to_fail_is_not_tried_again():
     assert world.where == {"waits": "n1/0"}
 
 
-def test_where_something_was_due_there_is_nothing_to_remember():
+def test_findings_are_not_kept_when_a_cycle_was_due():
     world = World(node("n1", 1))
     world.submit("due")
     assert question(world).settle() is None
@@ -134,7 +134,7 @@ def test_where_something_was_due_there_is_nothing_to_remember():
 
 @st.composite
 def states(draw):
-    """Busy and at rest, with some who wait, and some who are being stopped for others."""
+    """Draw a busy and settled world with pending jobs and terminating victims."""
     world, jobs = draw(worlds())
     world.queue.rules = world.queue.state.quota.rules = replace(
         world.queue.rules, preemption=replace(AT_ONCE, retry_seconds=RETRY)
@@ -155,15 +155,15 @@ def states(draw):
 
 @cases
 @given(states(), asks)
-def test_what_a_question_tells_is_what_then_becomes_of_the_job(world, ask):
-    predicted = told(asked(world, **ask))
+def test_a_what_if_predicts_what_happens_to_the_job(world, ask):
+    predicted = summary(asked(world, **ask))
     world.submit("asked", **ask).decide()
     assert predicted == became(world, "asked")
 
 
 @cases
 @given(states(), asks, quotas())
-def test_a_question_leaves_everything_as_it_was(world, ask, others):
+def test_a_what_if_changes_no_state(world, ask, others):
     before = everything(world)
     asked(world, **ask)
     copy, cluster = world.queue.copy(max_reservations=4), world.cluster.fork()
@@ -176,13 +176,13 @@ def test_a_question_leaves_everything_as_it_was(world, ask, others):
 
 @cases
 @given(states(), asks, asks)
-def test_what_was_remembered_of_a_question_changes_no_decision(world, ask, later):
+def test_kept_findings_of_a_what_if_change_no_decision(world, ask, later):
     subject = question(world)
     findings = subject.settle()
     subject.answer(Job(JobId("asked"), Gang(ask["workers"], Request(gpus=ask["gpus"])), world.now))
     if findings is not None:
         world.queue.state.restore(findings)
     world.now += 1.0
-    predicted = told(asked(world, **later))
+    predicted = summary(asked(world, **later))
     world.submit("asked", **later).decide()
     assert predicted == became(world, "asked")

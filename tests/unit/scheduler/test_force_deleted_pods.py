@@ -46,7 +46,7 @@ def test_a_pods_own_claim_and_its_lingering_are_one(world, running):
 
 
 def given_up(running):
-    """The pod as who gives up its node leaves it: finished, its containers still shown running."""
+    """Build the pod as a removed node leaves it: finished, its containers still shown running."""
     container = objects.ContainerStatus(
         state=objects.ContainerState(running=objects.ContainerRunning())
     )
@@ -94,7 +94,7 @@ def test_a_pod_that_a_lingering_one_refuses_is_refused(world, running):
 
 
 @pytest.mark.parametrize("again", ["upsert", "remove", "replace"])
-def test_they_are_free_when_the_agent_lists_nothing_whatever_the_watch_says_again(
+def test_gpus_are_free_when_the_agent_lists_no_holders_even_if_a_watch_repeats_old_state(
     world, running, again
 ):
     world.ledger.pods.upsert(given_up(running))
@@ -130,7 +130,7 @@ def test_a_restart_that_still_lists_the_pod_counts_it_once(world, running):
     assert (obstacle, world.free("a")) == ("", [2, 3])
 
 
-def test_what_lingers_on_more_than_the_pod_claims_is_held_too(world):
+def test_all_gpus_of_running_processes_are_held_even_beyond_the_claim(world):
     world.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
     world.ledger.gpus.upsert(HOLDING)
     assert world.free("a") == [2, 3]
@@ -158,8 +158,8 @@ def test_a_worker_whose_gpu_still_runs_another_waits(world):
 
 
 @pytest.mark.parametrize("observed", [False, True], ids=["whose binding is not ours", "observed"])
-def test_gpus_set_aside_for_a_finished_pods_tickets_come_free_with_it(observed):
-    """What is held of it is no device by name, but a number of the kubelet's tickets."""
+def test_gpus_withheld_for_device_tokens_of_a_finished_pod_are_freed(observed):
+    """Its holding names no device, only a number of the kubelet's device tokens."""
     world = World()
     add, asking = (world.add_observed_node, {OBSERVED: "4"}) if observed else (world.add_node, None)
     add("a")
@@ -173,7 +173,7 @@ def test_gpus_set_aside_for_a_finished_pods_tickets_come_free_with_it(observed):
     assert world.filter(wants, nodes=["a"]).node_names == ["a"]
 
 
-def test_a_plain_pod_that_was_given_such_a_gpu_meanwhile_is_placed_anew(world):
+def test_a_standalone_pod_is_placed_again_when_its_gpus_turn_out_to_be_held(world):
     assert world.filter(pod("q", gpus=3)).node_names == ["a"]
     world.ledger.gpus.upsert(HOLDING)
     assert world.filter(pod("q", gpus=3)).node_names == ["b"]
@@ -187,7 +187,7 @@ def test_work_bound_before_the_report_is_no_contradiction(world, caplog):
     assert "claimed beyond" not in caplog.text
 
 
-def test_what_lingers_is_held_while_its_node_is_away(world):
+def test_gpus_of_running_processes_are_held_while_their_node_is_away(world):
     world.ledger.gpus.upsert(HOLDING)
     world.ledger.nodes.remove(node("a"))
     world.ledger.nodes.upsert(node("a"))

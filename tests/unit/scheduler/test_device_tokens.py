@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that the kubelet counts and that gpupack did not bind."""
+"""Device tokens of pods that the kubelet counts and that gpupack did not bind."""
 
 import msgspec
 import pytest
@@ -16,25 +16,25 @@ def test_gpus_of_a_pod_that_another_scheduler_bound_are_not_given_out(world, cap
 
 
 @pytest.mark.parametrize("annotation", ["[{]", "[]"])
-def test_a_forged_annotation_hides_no_ticket(world, annotation):
+def test_a_forged_annotation_hides_no_device_token(world, annotation):
     forged = {"annotations": {"gpupack.dev/devices": annotation}}
     world.ledger.pods.upsert(pod("p", gpus=2, on="a", **forged))
     assert world.free("a") == [0, 1]
 
 
-def test_they_are_free_when_the_pod_is_terminal(world):
+def test_device_tokens_are_free_when_the_pod_has_ended(world):
     world.ledger.pods.upsert(pod("p", gpus=3, on="a"))
     world.ledger.pods.upsert(pod("p", gpus=3, on="a", phase="Failed"))
     assert world.free("a") == [0, 1, 2, 3]
 
 
-def test_they_are_free_when_a_list_does_not_show_the_pod(world):
+def test_device_tokens_are_free_when_a_list_does_not_show_the_pod(world):
     world.ledger.pods.upsert(pod("p", gpus=3, on="a"))
     world.ledger.pods.replace([])
     assert world.free("a") == [0, 1, 2, 3]
 
 
-def test_they_make_room_for_a_gpu_that_an_annotation_names(world):
+def test_device_tokens_give_way_to_a_gpu_that_an_annotation_names(world):
     world.ledger.pods.replace(
         [pod("p", gpus=2, on="a"), pod("q", gpus=2, on="a", devices=whole("a", 2, 3))]
     )
@@ -42,7 +42,7 @@ def test_they_make_room_for_a_gpu_that_an_annotation_names(world):
     assert world.ledger.claims.contradictions == 0
 
 
-def test_they_take_what_a_plan_that_ends_gives_back(world):
+def test_device_tokens_take_the_gpus_of_an_expired_plan(world):
     placed = [("a", [0]), ("a", [1]), ("a", [2]), ("a", [3])]
     world.ledger.jobs.upsert(job("train", attempt=1, phase="Admitted", placed=placed))
     world.ledger.pods.upsert(pod("p", gpus=1, on="a"))
@@ -50,7 +50,7 @@ def test_they_take_what_a_plan_that_ends_gives_back(world):
     assert world.free("a") == [0, 1, 2]
 
 
-def test_they_are_counted_on_a_node_that_appears_later(world):
+def test_device_tokens_are_counted_on_a_node_that_appears_later(world):
     world.ledger.pods.upsert(pod("p", gpus=1, on="c"))
     world.add_node("c")
     assert world.free("c") == [0, 1, 2]
