@@ -498,7 +498,7 @@ def test_the_operator_reads_what_the_chart_says_of_asking_for_nodes(render):
     told = {each["name"]: each["value"] for each in operator["env"] if "value" in each}
     read = Settings.from_environ(told | {"POD_NAME": "o"})
     assert read.provisioning == Provisioning(class_name=ATOMIC_CLASS, parameters={"zone": "a, b"})
-    assert read.bounds == NodesLimits()
+    assert read.nodes_limits == NodesLimits()
 
 
 @pytest.mark.parametrize("part", ["operator", "scheduler"])
