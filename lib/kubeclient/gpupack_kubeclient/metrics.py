@@ -34,7 +34,7 @@ class UnreadableObjects(Collector):
         """Yield one number for each watch, by the kind that it watches."""
         family = CounterMetricFamily(
             "gpupack_unreadable_objects",
-            "How many times an object of the API server was passed over, by kind.",
+            "How many times an object of the API server was skipped, by kind.",
             labels=["kind"],
         )
         for kind, watch in tuple(self._watches.items()):

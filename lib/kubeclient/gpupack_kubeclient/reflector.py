@@ -155,7 +155,7 @@ class Reflector(Generic[T]):
         async for page in pages:
             items += filter(None, map(self._read, page.items))
             for metadata in page.skipped:
-                self._pass_over(metadata, "it is too large or nested too deeply")
+                self._log_skipped(metadata, "it is too large or nested too deeply")
             version = page.version
         self._first_items = listing.PAGE_ITEMS
         self._fill(items)
@@ -198,7 +198,7 @@ class Reflector(Generic[T]):
             self._stored(self._store.upsert, item)
 
     def _skip(self, event: client.Skipped) -> None:
-        self._pass_over(event.metadata, event.reason)
+        self._log_skipped(event.metadata, event.reason)
         if not (event.metadata.uid and event.metadata.resource_version):
             self._list_soon(RELIST_SECONDS)
             return
@@ -210,7 +210,7 @@ class Reflector(Generic[T]):
         try:
             return client.read(raw, self._resource)
         except errors.KubeError as error:
-            self._pass_over(_metadata_or_none(raw), str(error))
+            self._log_skipped(_metadata_or_none(raw), str(error))
             return None
 
     def _fill(self, items: list[T]) -> None:
@@ -229,11 +229,11 @@ class Reflector(Generic[T]):
         try:
             put(item)
         except Exception as error:  # noqa: BLE001 - tenants' content may trigger any bug of a store
-            self._pass_over(item.metadata, f"taking it in failed: {error!r}", error)
+            self._log_skipped(item.metadata, f"processing it failed: {error!r}", error)
             return False
         return True
 
-    def _pass_over(
+    def _log_skipped(
         self, metadata: objects.ObjectMeta, reason: str, error: Exception | None = None
     ) -> None:
         """Log and count a skipped object; log rarely for one object, which may change often."""
@@ -243,7 +243,7 @@ class Reflector(Generic[T]):
             return
         self._last_skipped = metadata.uid, time.monotonic()
         title = f"{metadata.namespace}/{metadata.name}" if metadata.name else "of unknown name"
-        log.error("%s %s is passed over: %s", self._resource.plural, title, reason, exc_info=error)
+        log.error("%s %s is skipped: %s", self._resource.plural, title, reason, exc_info=error)
 
     def _nothing_but(self, metadata: objects.ObjectMeta) -> T:
         """Return an object that has only metadata, for a deletion."""

@@ -139,7 +139,7 @@ async def test_an_object_that_cannot_be_read_stops_no_other(serve, caplog):
         await run_until(reflector, lambda: len(script.asked) >= 3)
     assert store.held == {"a", "b"}
     assert (script.asked[2]["resourceVersion"], reflector.unreadable) == ("8", 1)
-    assert "pods /a is passed over: cannot read a Pod" in caplog.text
+    assert "pods /a is skipped: cannot read a Pod" in caplog.text
 
 
 async def test_a_list_leaves_out_what_cannot_be_read(serve):
@@ -216,7 +216,7 @@ async def test_an_event_that_is_too_large_is_skipped_by_name_and_the_watch_goes_
         await run_until(reflector, lambda: store.held == {"large", "b"})
     assert reflector.unreadable == 3
     assert ["watch" in query for query in script.asked] == [False, True]
-    assert caplog.text.count("pods team/large is passed over: it takes 17") == 1
+    assert caplog.text.count("pods team/large is skipped: it takes 17") == 1
 
 
 async def test_a_too_large_object_is_removed_when_it_is_deleted(serve):
@@ -260,7 +260,7 @@ async def test_an_object_that_is_nested_too_deeply_is_skipped_by_name(serve, cap
     async with serve(script.answer) as api:
         store = Names()
         await run_until(Reflector(api, PODS, store), lambda: store.held == {"b"})
-    assert "pods team/large is passed over" in caplog.text
+    assert "pods team/large is skipped" in caplog.text
 
 
 async def silent(request):
@@ -350,7 +350,7 @@ async def test_an_object_at_which_the_store_fails_is_passed_over_by_name(serve, 
         reflector = Reflector(api, PODS, store)
         await run_until(reflector, lambda: store.held == {"a", "b"})
     assert reflector.unreadable == 1
-    assert "pods /bad is passed over: taking it in failed: RecursionError" in caplog.text
+    assert "pods /bad is skipped: processing it failed: RecursionError" in caplog.text
 
 
 async def test_a_list_leaves_out_the_object_at_which_the_store_fails(serve, caplog):
@@ -360,4 +360,4 @@ async def test_a_list_leaves_out_the_object_at_which_the_store_fails(serve, capl
         store = Choosy()
         reflector = Reflector(api, PODS, store)
         await run_until(reflector, lambda: store.held == {"a", "b"} and reflector.synced.is_set())
-    assert "pods /bad is passed over" in caplog.text
+    assert "pods /bad is skipped" in caplog.text
