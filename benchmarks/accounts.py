@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does accounting for GPU-hours cost, and how fast are questions about a year answered?
+"""Measures the cost of GPU-hour accounting and the time of queries about a year.
 
 Two parts, each in a file of its own on this machine's disk:
 
-* a year of so many namespaces, one row an hour, asked for by namespace and by model, over periods
-  that begin and end within a day, so that both hours and days are read;
-* so many pods that come and go within an hour, each with the four events that a watch shows of it
-  (bound, running, ended, deleted), decoded from JSON as they come and written every half second.
+* a year of --namespaces namespaces, one row per hour, queried by namespace and by model, over
+  periods that begin and end within a day, so that both hours and days are read;
+* --pods pods that start and end within an hour, each with the four events of its watch (bound,
+  running, ended, deleted), decoded from JSON as they arrive and written every half second.
 
     python benchmarks/accounts.py [--namespaces 200] [--pods 20000]
 """
@@ -38,7 +38,7 @@ NODES = 64
 
 
 def year(namespaces: int, repeats: int) -> None:
-    """Fill and ask."""
+    """Fill the tables and time the queries."""
     with tempfile.TemporaryDirectory() as folder:
         accounts = Accounts(pathlib.Path(folder) / "cost.sqlite")
         rows = fill(accounts.path, namespaces)
@@ -64,7 +64,7 @@ def year(namespaces: int, repeats: int) -> None:
 
 
 def fill(path: pathlib.Path, namespaces: int) -> int:
-    """A row for each hour and namespace, and those of days that belong to them."""
+    """Write a row for each hour and namespace, and the rows of their days; return their number."""
     db = sqlite3.connect(path, isolation_level=None)
     first = DAY - YEAR * HOUR
     half = HOUR * 1000 * 0.5
@@ -88,7 +88,7 @@ def fill(path: pathlib.Path, namespaces: int) -> int:
 
 
 def hour(pods: int) -> None:
-    """Pods come and go; the clock runs as fast as that can be worked off."""
+    """Feed an hour of pod events as fast as they are processed, and print the cost."""
     with tempfile.TemporaryDirectory() as folder:
         accounts = Accounts(pathlib.Path(folder) / "cost.sqlite")
         for number in range(NODES):
@@ -106,12 +106,12 @@ def hour(pods: int) -> None:
                 flushed, flushes = moment, flushes + 1
         accounts.at(HOUR + 600)
         spent = time.process_time() - began
-        told = sum(accounts.seconds(Group.NAMESPACE).values())
+        gpu_seconds = sum(accounts.seconds(Group.NAMESPACE).values())
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         size = accounts.path.stat().st_size / 1e6
         print(
             f"{pods:,} pods in an hour, {len(events):,} events, {flushes:,} writes: {spent:.1f} s "
-            f"of CPU, {100 * spent / HOUR:.2f}% of a core; {told:,.0f} GPU-seconds counted; "
+            f"of CPU, {100 * spent / HOUR:.2f}% of a core; {gpu_seconds:,.0f} GPU-seconds counted; "
             f"{most:.0f} MiB at most, file of {size:.1f} MB, "
             f"{len(accounts.book.claims)} claims left in memory"
         )
@@ -119,7 +119,7 @@ def hour(pods: int) -> None:
 
 
 def shown(pods: int):  # noqa: ANN201 - of three kinds
-    """Moment, JSON, and whether it is its last."""
+    """Yield each event: time, JSON, and whether it is the pod's last."""
     for number in range(pods):
         start = float(number * HOUR // pods)
         where, gpu = f"n{number % NODES}", number // NODES % 8
@@ -134,14 +134,14 @@ def shown(pods: int):  # noqa: ANN201 - of three kinds
 
 
 def main() -> None:
-    """Both parts."""
+    """Run both parts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--namespaces", type=int, default=200)
     parser.add_argument("--pods", type=int, default=20_000)
     parser.add_argument("--repeats", type=int, default=20)
-    asked = parser.parse_args()
-    hour(asked.pods)
-    year(asked.namespaces, asked.repeats)
+    options = parser.parse_args()
+    hour(options.pods)
+    year(options.namespaces, options.repeats)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a whole agent costs at rest: its processes' CPU and memory, and its probes'.
+"""Measures what an idle agent costs: CPU and memory of its processes and probes.
 
     python benchmarks/agent_at_rest.py [--gpus 8] [--seconds 120] [--scrape SECONDS] [--real]
         [--profile FILE]
 
 The agent runs as in a cluster: it reaches an API server over TLS by its service account's files,
 registers with a kubelet that speaks its protocol, and has the chart's settings. Both servers are
-the unit tests', in this process, which is not counted. The process that asks the driver has
-recorded answers of an H200's; with --real it asks this machine's driver about its GPUs. With
---scrape it shows its metrics over HTTPS, and is asked for them every so many seconds.
+the unit tests', in this process, which is not counted. The process that calls the driver has
+recorded answers of an H200; with --real it calls this machine's driver. With --scrape it serves
+its metrics over HTTPS, and they are scraped every so many seconds.
 
-Printed for each process: percent of a core, MiB of its own (anonymous) and its part of all (PSS);
-the probes count as often as the chart has them run. With --profile the agent's calls are written.
+Prints for each process: percent of a core, its own MiB (anonymous) and its part of all (PSS). The
+probes count as often as the chart runs them. With --profile the agent's calls are written.
 """
 
 import argparse
@@ -44,7 +44,7 @@ NODE = "node-1"
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """Of one process until now."""
+    """CPU time and memory of one process so far."""
 
     cpu_seconds: float
     own_mib: float
@@ -64,13 +64,13 @@ def usage(pid: int) -> Usage:
 
 
 def children(pid: int) -> list[int]:
-    """PIDs of a process's own, by whichever of its threads."""
+    """Return the PIDs of a process's children, of all its threads."""
     tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
     return sorted(int(each) for path in tasks for each in path.read_text().split())
 
 
 def environment(folder: pathlib.Path, port: int) -> dict[str, str]:
-    """As the chart sets it, with folders of this benchmark's."""
+    """Return the agent's environment as the chart sets it, with folders of this benchmark."""
     values = yaml.safe_load((ROOT / "charts/gpupack/values.yaml").read_text())
     own = {
         "NODE_NAME": NODE,
@@ -92,7 +92,7 @@ def environment(folder: pathlib.Path, port: int) -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def node(folder: pathlib.Path) -> AsyncIterator[tuple[Mapping[str, str], Any]]:
-    """An API server and a kubelet; yields the agent's environment and the kubelet."""
+    """Run an API server and a kubelet; yield the agent's environment and the kubelet."""
     sys.path.insert(0, str(HELPERS))
     from aiohttp import web  # noqa: PLC0415 - the agent that is measured starts from this file
     from fake_api import ApiServer  # noqa: PLC0415
@@ -119,7 +119,7 @@ async def node(folder: pathlib.Path) -> AsyncIterator[tuple[Mapping[str, str], A
 
 
 async def listening(plugin: Any) -> None:
-    """Hear of a plugin's tickets, as a kubelet does for as long as it runs."""
+    """Read a plugin's device lists, as a kubelet does for as long as it runs."""
     from gpupack_agent.api import deviceplugin_pb2  # noqa: PLC0415 - as below
 
     async for _ in plugin.ListAndWatch(deviceplugin_pb2.Empty()):
@@ -165,7 +165,7 @@ async def measure(arguments: argparse.Namespace) -> None:
 
 
 async def scraping(port: int, folder: pathlib.Path, every_seconds: float) -> None:
-    """Ask for the metrics again and again, as one Prometheus does."""
+    """Scrape the metrics repeatedly, as one Prometheus does."""
     from scraping import answer  # noqa: PLC0415 - as in node
 
     while True:
@@ -177,7 +177,7 @@ async def scraping(port: int, folder: pathlib.Path, every_seconds: float) -> Non
 def show(
     before: Mapping[str, Usage], after: Mapping[str, Usage], took: float, probes: float
 ) -> None:
-    """A line for each, and their sum."""
+    """Print a line for each process, and the sum."""
     percents = {
         name: 100 * (after[name].cpu_seconds - before[name].cpu_seconds) / took for name in after
     }
@@ -195,7 +195,7 @@ def show(
 
 
 def probing(environ: Mapping[str, str]) -> float:
-    """CPU seconds a second that the chart's probes take."""
+    """Return the CPU seconds per second that the chart's probes take."""
     template = (ROOT / "charts/gpupack/templates/agent/daemonset.yaml").read_text()
     _, liveness, readiness = (
         int(line.split(":")[1]) for line in template.splitlines() if "periodSeconds:" in line
@@ -210,7 +210,7 @@ def probing(environ: Mapping[str, str]) -> float:
 
 
 def serve(arguments: argparse.Namespace) -> None:
-    """Be the agent."""
+    """Run the agent in this process."""
     from gpupack_agent import __main__, agent  # noqa: PLC0415 - not in the process of the servers
     from gpupack_agent.inventory.driver import DriverInventory  # noqa: PLC0415
     from gpupack_agent.inventory.driver_root import DriverSearch  # noqa: PLC0415

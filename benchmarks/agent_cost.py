@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reading and showing a node's GPUs costs, with recorded answers of an H200's driver.
+"""Measures what reading a node's GPUs and serving metrics costs, with recorded driver answers.
 
     python benchmarks/agent_cost.py [--gpus 8] [--pods 16] [--seconds 120] [--state rest]
 
-Runs the agent's inventory as the agent does: the process that asks the driver, a scan as often as
-by default, and the metrics. Printed: CPU and memory of both processes, and how long a scrape takes.
-What is not in it: the calls' own time in the driver, and what the agent does beside its GPUs
-(`kubectl top` and /proc tell that of a running one).
+Runs the agent's inventory as the agent does: the process that calls the driver, scans at the
+default interval, and the metrics. Prints CPU and memory of both processes, and the time of a
+scrape. Not included: the calls' own time in the driver, and the agent's other work (for a running
+agent `kubectl top` and /proc show it).
 """
 
 import argparse
@@ -37,11 +37,11 @@ WARM_SECONDS = 15.0
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """Of one process until now."""
+    """CPU time and memory of one process so far."""
 
     cpu_seconds: float
     memory_mib: float
-    """Its own, without files that it maps."""
+    """Anonymous memory, without mapped files."""
 
 
 def usage(pid: int) -> Usage:
@@ -57,13 +57,13 @@ def usage(pid: int) -> Usage:
 
 
 def children() -> list[int]:
-    """PIDs of our own."""
+    """Return the PIDs of this process's children."""
     listed = pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text()
     return [int(each) for each in listed.split()]
 
 
 def pods(number: int, uuids: list[str]) -> Iterator[PodView]:
-    """So many, each with half a GPU."""
+    """Yield so many pods, each with half a GPU."""
     for index in range(number):
         share = DeviceShare(uuid=uuids[index // 2 % len(uuids)], percent=50, memory_mib=65536)
         yield PodView(
@@ -76,14 +76,14 @@ def pods(number: int, uuids: list[str]) -> Iterator[PodView]:
 
 
 async def scan_forever(inventory: DriverInventory, known: KnownDevices) -> None:
-    """As the agent does."""
+    """Scan at the agent's interval, without end."""
     while True:
         await inventory.changed()
         known.update(await inventory.scan())
 
 
 async def measure(arguments: argparse.Namespace) -> None:
-    """Run, and print a line for each figure."""
+    """Run, and print a line for each process and for a scrape."""
     inventory = DriverInventory(
         DriverSearch(pathlib.Path("/nowhere")),
         scan_seconds=SCAN_SECONDS,
@@ -115,7 +115,7 @@ async def measure(arguments: argparse.Namespace) -> None:
 
 
 def scrape(registry: prometheus_client.CollectorRegistry) -> float:
-    """Milliseconds that the text takes."""
+    """Return the milliseconds of one scrape."""
     at = time.perf_counter()
     prometheus_client.generate_latest(registry)
     return 1000 * (time.perf_counter() - at)

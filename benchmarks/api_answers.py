@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long does the REST API take to answer, on a made-up cluster?
+"""Measures the REST API's answer times on a made-up cluster.
 
 The routes are called in their own event loop, without TLS and without the API server's reviews,
-whose answers are kept for ten seconds. Between calls pods come and go. GPUJobs of a dozen
-namespaces with quotas wait; the API server's dry run of a question is left out.
+whose answers are cached for ten seconds. Between calls pods start and end. GPUJobs of a dozen
+namespaces with quotas are pending; the API server's dry run of a what-if job is left out.
 
     python benchmarks/api_answers.py [--nodes 5000] [--pods 20000] [--waiting 240]
 """
@@ -44,11 +44,11 @@ from gpupack_kubeclient import objects  # noqa: E402
 from gpupack_scheduler.decisions import Decisions  # noqa: E402
 
 TEAMS, KINDS = 12, 40
-"""Namespaces of which jobs wait, and different requests among these jobs."""
+"""Namespaces with pending jobs, and different requests among these jobs."""
 
 
 def question(namespace: str, **spec: object) -> tuple[str, str, dict[str, object]]:
-    """A call of what-if."""
+    """Return a call of what-if."""
     job = {"workload": {"name": "matmul"}, **spec}
     return "POST", "what-if", {"namespace": namespace, "job": job}
 
@@ -66,54 +66,54 @@ CALLS = {
 }
 
 
-HEADERS = {"Authorization": "Bearer of-nobody"}
+HEADERS = {"Authorization": "Bearer of-no-user"}
 
 
 class Fresh:
-    """Stands where a watch does."""
+    """Replacement for a watch: always fresh."""
 
     def __init__(self) -> None:
         self.synced = asyncio.Event()
         self.synced.set()
 
     def age_seconds(self) -> float:
-        """Of what was heard just now."""
+        """Return 0: the state is current."""
         return 0.0
 
 
 class Everything:
-    """Stands where rights are asked for."""
+    """Replacement for the access reviews: allows everything."""
 
     async def known(self, _: Caller) -> User:
-        """Whoever it is."""
+        """Accept any token."""
         return User(username="benchmark")
 
     async def require_cluster(self, _: User) -> None:
-        """All of it."""
+        """Allow the whole cluster."""
 
     async def require_namespace(self, _: User, kind: str, namespace: str) -> None:
-        """Any."""
+        """Allow any namespace."""
 
     async def among(self, _: User, __: str, namespaces: Collection[str]) -> Collection[str]:
-        """All of them."""
+        """Return all namespaces."""
         return namespaces
 
 
 class Takes:
-    """Stands where the API server judges what is asked about, and takes it as it is."""
+    """Replacement for the API server's dry run: accepts each job unchanged."""
 
     def on_behalf(self, _: str) -> "Takes":
-        """Whosever token it is."""
+        """Accept any token."""
         return self
 
     async def create(self, _: object, body: dict[str, object], **__: object) -> JudgedJob:
-        """As a dry run answers."""
+        """Return the job as a dry run does."""
         made = body | {"metadata": {"name": "what-if-x", "namespace": "team-0"}}
         return msgspec.json.decode(msgspec.json.encode(made), type=JudgedJob)
 
 
 def filled(nodes: int, pods: int, waiting: int) -> ReadModel:
-    """A model that has seen so many, and GPUJobs that wait."""
+    """Return a model with so many nodes, pods and pending GPUJobs."""
     model = ReadModel(Settings(decisions=Decisions()))
     model.watches = {"all": Fresh()}
     for number in range(nodes):
@@ -131,7 +131,7 @@ def filled(nodes: int, pods: int, waiting: int) -> ReadModel:
 
 
 def quota(namespace: str, limit: dict[str, object]) -> GpuQuota:
-    """Of a namespace."""
+    """Return a namespace's quota."""
     spec = {"gpus": [limit]}
     return msgspec.convert(
         {"metadata": {"name": "default", "namespace": namespace}, "spec": spec}, GpuQuota
@@ -139,7 +139,7 @@ def quota(namespace: str, limit: dict[str, object]) -> GpuQuota:
 
 
 def waits(number: int) -> ShownJob:
-    """A GPUJob that asks for more GPUs of a node than are free on any, while one pod of it goes."""
+    """Return a GPUJob that requests more GPUs of a node than are free on any."""
     kind = number % KINDS
     built = {
         "metadata": {
@@ -166,13 +166,13 @@ def waits(number: int) -> ShownJob:
 
 
 def running(number: int, nodes: int) -> objects.Pod:
-    """The pod of this number, which holds a GPU."""
+    """Return the pod of this number, which holds a GPU."""
     where = f"n{number % nodes}"
     return pod(f"p{number}", on=where, devices=whole(where, number // nodes))
 
 
 async def measure(model: ReadModel, nodes: int, pods: int, repeats: int) -> None:
-    """Call each and print what it took."""
+    """Call each route and print its times."""
     views, history = NodeViews(model.ledger), History(lambda: None, seconds=10)
     feed = Feed(model, views, history)
     parts = Parts(
@@ -215,7 +215,7 @@ async def measure(model: ReadModel, nodes: int, pods: int, repeats: int) -> None
 
 
 def measure_events(parts: Parts, nodes: int, pods: int, repeats: int) -> None:
-    """What a second costs while somebody listens: ten pods come or go in it."""
+    """Print what a second costs with a connected client: ten pods start or end in it."""
     feed, seen = parts.feed, parts.feed.join()
     everything = Scope(cluster=True, everywhere=True)
     for name, scope in (("a tick", None), ("and an event, compressed", everything)):
@@ -250,10 +250,12 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=20_000)
     parser.add_argument("--waiting", type=int, default=240)
     parser.add_argument("--repeats", type=int, default=200)
-    asked = parser.parse_args()
-    print(f"{asked.nodes} nodes with 8 GPUs, {asked.pods} pods, {asked.waiting} GPUJobs that wait")
-    model = filled(asked.nodes, asked.pods, asked.waiting)
-    asyncio.run(measure(model, asked.nodes, asked.pods, asked.repeats))
+    options = parser.parse_args()
+    print(
+        f"{options.nodes} nodes with 8 GPUs, {options.pods} pods, {options.waiting} pending GPUJobs"
+    )
+    model = filled(options.nodes, options.pods, options.waiting)
+    asyncio.run(measure(model, options.nodes, options.pods, options.repeats))
 
 
 if __name__ == "__main__":

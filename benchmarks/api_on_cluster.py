@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long does the REST API take to answer on a real cluster of thousands of simulated nodes?
+"""Measures the REST API's answer times on a real cluster with thousands of simulated nodes.
 
     sudo PYTHONPATH=tests/e2e:tests/helpers .dev/venv/bin/python benchmarks/api_on_cluster.py
         [--nodes 5000] [--pods 20000] [--waiting 240] [--calls 200]
 
 On the cluster of `make cluster-up`, with so many nodes (kwok) of 8 GPUs. Pods of one GPU each are
-made and placed by gpupack's scheduler; GPUJobs of a namespace whose quota is too small wait. Then a
-tenant calls the API over HTTPS with a token, one call after the other and slower than his rate
-limit, while a pod comes or goes five times a second. So calls read state that has changed since the
-last one; what-if has the API server judge the job (a dry run) as it does for everybody.
+created and placed by gpupack's scheduler; GPUJobs of a namespace whose quota is too small are
+pending. Then a tenant calls the API over HTTPS with a token, one call after the other and below the
+rate limit, while a pod starts or ends five times a second. So calls read state that has changed
+since the last one; what-if includes the API server's dry run of the job, as for any user.
 
 Prints a line of JSON: milliseconds from the request to the whole answer.
 """
@@ -49,20 +49,20 @@ SERVER = f"gpupack-api.{SYSTEM_NAMESPACE}.svc"
 CALLS_A_SECOND, CHANGES_A_SECOND = 12, 5
 GPUS_OF_A_NODE = 8
 ROOM_GPUS = 128
-"""Free ones, for the job of the question that starts and for pods that come and go."""
-PATIENCE_SECONDS = 3600.0
+"""Free GPUs, for the what-if job that starts and for pods that start and end."""
+TIMEOUT_SECONDS = 3600.0
 
 Json = dict[str, Any]
 
 
 def pod(name: str) -> Json:
-    """A plain pod of one GPU."""
+    """Return a standalone pod of one GPU."""
     spec = {"schedulerName": names.SCHEDULER_NAME, **pod_spec(names.GPU, 1)}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
 def question(namespace: str) -> tuple[str, str, Json]:
-    """A call of what-if."""
+    """Return a call of what-if."""
     return "POST", "what-if", {"namespace": namespace, "job": job_spec(16, 4)}
 
 
@@ -95,13 +95,13 @@ async def measure(cluster: Cluster, kube: Kube, options: argparse.Namespace) -> 
 
 
 async def fill(api: Api, options: argparse.Namespace) -> None:
-    """Pods that hold GPUs, and GPUJobs that wait."""
+    """Create pods that hold GPUs, and pending GPUJobs."""
     async with watched(api, NAMESPACE) as seen:
         await for_all(
             range(options.pods),
             lambda number: api.create(PODS, pod(f"holds-{number}"), namespace=NAMESPACE),
         )
-        await seen.until(lambda: len(seen.bound) >= options.pods, seconds=PATIENCE_SECONDS)
+        await seen.until(lambda: len(seen.bound) >= options.pods, seconds=TIMEOUT_SECONDS)
     await for_all(
         range(options.waiting),
         lambda number: api.create(
@@ -112,7 +112,7 @@ async def fill(api: Api, options: argparse.Namespace) -> None:
 
 @contextlib.asynccontextmanager
 async def client(cluster: Cluster, token: str) -> AsyncIterator[httpx.AsyncClient]:
-    """Calls one of the API's pods, whose certificate it checks by the Service's name."""
+    """Yield a client of one of the API's pods; it checks the certificate by the Service's name."""
     system = Kube(kubeconfig=cluster.kubeconfig, namespace=SYSTEM_NAMESPACE)
     chosen = ("-l", "app.kubernetes.io/component=api", "-o", "jsonpath={.items[0].status.podIP}")
     address = system.insist("get", "pods", *chosen)
@@ -127,7 +127,7 @@ async def client(cluster: Cluster, token: str) -> AsyncIterator[httpx.AsyncClien
 
 @contextlib.asynccontextmanager
 async def changing(api: Api) -> AsyncIterator[None]:
-    """A pod comes or goes, again and again."""
+    """Create or delete a pod repeatedly for as long as the context lasts."""
 
     async def change() -> None:
         for number in itertools.count():
@@ -147,7 +147,7 @@ async def changing(api: Api) -> AsyncIterator[None]:
 async def timed(
     calling: httpx.AsyncClient, method: str, path: str, body: Json | None, *, count: int
 ) -> Json:
-    """One call after the other."""
+    """Call repeatedly, one call after the other."""
     taken = []
     for _ in range(count):
         began = time.perf_counter()
@@ -163,7 +163,7 @@ async def timed(
 
 
 def main() -> None:
-    """Measure, and put the cluster back."""
+    """Measure, and restore the cluster."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=20_000)
@@ -173,7 +173,7 @@ def main() -> None:
     if options.pods + ROOM_GPUS > options.nodes * GPUS_OF_A_NODE:
         parser.error(
             f"{options.nodes} nodes have {options.nodes * GPUS_OF_A_NODE} GPUs: at most "
-            f"{options.nodes * GPUS_OF_A_NODE - ROOM_GPUS} pods leave room for what is asked about"
+            f"{options.nodes * GPUS_OF_A_NODE - ROOM_GPUS} pods leave GPUs for the what-if job"
         )
     cluster = Cluster(ClusterSettings(paths=Paths(STATE)))
     kube = Kube(kubeconfig=cluster.kubeconfig, namespace=NAMESPACE)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which calls accounts make to the API server of the development cluster, by its audit log.
+"""Reads which calls accounts make to the development cluster's API server from its audit log.
 
-For that the API server is started anew with two more arguments, and as it was afterwards.
+For this the API server is restarted with two more arguments, and restored afterwards.
 """
 
 import contextlib
@@ -22,17 +22,17 @@ from gpupack_devcluster.settings import HOST
 
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 REVIEWS = {"tokenreviews", "subjectaccessreviews"}
-"""Questions in the form of writes."""
+"""Queries that have the form of writes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One that was answered.
+    """One answered call.
 
     Attributes:
         at: seconds since the epoch.
         account: the service account's name.
-        agent: how the caller names itself.
+        agent: user agent of the caller.
         what: the resource, with its subresource.
     """
 
@@ -44,17 +44,17 @@ class Call:
 
     @property
     def is_write(self) -> bool:
-        """Whether it changes what is stored."""
+        """Whether the call changes stored objects."""
         return self.verb in WRITES and self.what not in REVIEWS
 
 
 def account(name: str) -> str:
-    """A service account of gpupack's, as the API server has it."""
+    """Return the API server's name of one of gpupack's service accounts."""
     return f"system:serviceaccount:{SYSTEM_NAMESPACE}:{name}"
 
 
 def calls(log: Path) -> Iterator[Call]:
-    """All that the log has, in no order."""
+    """Yield all calls of the log, in no order."""
     with log.open() as lines:
         for line in lines:
             entry: dict[str, Any] = json.loads(line)
@@ -70,7 +70,7 @@ def calls(log: Path) -> Iterator[Call]:
 
 @contextlib.contextmanager
 def audited(cluster: Cluster, log: Path, accounts: Sequence[str]) -> Iterator[None]:
-    """The API server writes down what these service accounts call."""
+    """Log the calls of these service accounts for as long as the context lasts."""
     users = [account(name) for name in accounts]
     policy = {
         "apiVersion": "audit.k8s.io/v1",
@@ -94,7 +94,7 @@ def audited(cluster: Cluster, log: Path, accounts: Sequence[str]) -> Iterator[No
 
 
 def _restart_api_server(cluster: Cluster, extra: list[str]) -> None:
-    """Start it with these arguments besides its own, and wait until the scheduler leads again."""
+    """Restart it with these additional arguments, and wait until the scheduler leads again."""
     settings, component = cluster.settings, HostComponent.API_SERVER
     paths = settings.paths
     cluster.kill(HOST, component)

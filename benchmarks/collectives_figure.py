@@ -19,7 +19,7 @@ PICTURE: Final = ROOT / "docs" / "workloads" / "collectives.svg"
 
 
 def draw(rows: list[Row]) -> Figure:
-    """Bus bandwidth of every operation beside the times of small sums."""
+    """Draw the bus bandwidth of every operation next to the times of small sums."""
     figure = Figure(figsize=(12, 4.5), layout="constrained")
     bandwidth, small = figure.subplots(1, 2)
     panel(bandwidth, curves(of_operations(rows), "bus_gb_per_s"), "bus bandwidth, GB/s")

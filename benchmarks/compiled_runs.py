@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many jobs a second the simulator replays in Python and in machine code, one after the other.
+"""Measures how many jobs per second the simulator replays in Python and in machine code.
 
     python benchmarks/compiled_runs.py --traces FOLDER [--workload default] [--lifetimes 3]
 
-Time of the processor, without the compiler's. Fails if any job's start, end, node or GPU differs.
+Times are CPU time without compilation. Fails if any job's start, end, node or GPU differs.
 """
 
 import argparse
@@ -22,7 +22,7 @@ NEVER: Final = sys.maxsize
 
 
 def timed(experiment: Departing, policy: str, *, compiled: bool) -> tuple[float, Run]:
-    """Seconds, and the run."""
+    """Return the seconds and the run."""
     experiments.LONG = 0 if compiled else NEVER  # type: ignore[misc]
     begun = process_time()
     run = experiment.run(policy, 0)

@@ -11,7 +11,7 @@ tenant), and knows of no job how long it takes, or with --durations exact of eac
 same jobs are run without consolidation and with it, for each of --ratios.
 
 What is lost is measured: work done again, and restarts. What the queue took it to cost and to gain
-when it decided is told beside it, with the largest part of the gain that any one consolidation
+when it decided is reported too, with the largest part of the gain that any one consolidation
 cost, which the ratio bounds. The measured gain is how much sooner jobs of 2 GPUs and more started,
 times their GPUs.
 """
@@ -50,7 +50,7 @@ SIZES: Final = (Size.SHARE, Size.ONE, Size.FEW, Size.HALF, Size.NODE)
 def jobs_of(
     pods: Sequence[Pod], nodes: Sequence[Node], options: argparse.Namespace, seed: int
 ) -> list[Job]:
-    """Drawn; times in seconds."""
+    """Return drawn jobs; times in seconds."""
     random = Random(f"{seed}:consolidation")  # noqa: S311  # not for secrets
     lifetimes = options.warm_up + options.measured
     made = departing_jobs(
@@ -77,9 +77,9 @@ def jobs_of(
 def run(
     nodes: Sequence[Node], jobs: Sequence[Job], options: argparse.Namespace, ratio: float, seed: int
 ) -> Run:
-    """Until the last lifetime is over."""
+    """Run until the last lifetime is over."""
     fair = DISCIPLINES["fair-share"]
-    # Of one tenant, and of one priority: there is nobody whom a search for victims could find.
+    # One tenant and one priority: a search for victims finds no job.
     rules = replace(
         fair.rules,
         preemption=NO_PREEMPTION,
@@ -106,8 +106,8 @@ def run(
     return Simulator(nodes, jobs, options.policy, settings).run()
 
 
-def told(found: Run, without: Run | None, gpus: int) -> dict[str, Any]:
-    """What the report keeps of a run."""
+def metrics_of(found: Run, without: Run | None, gpus: int) -> dict[str, Any]:
+    """Return a run's figures for the report."""
     counted = [each for each in found.jobs if each.submitted >= found.measured_from]
     made = [each for each in found.consolidations if each.time >= found.measured_from]
     lost = sum(
@@ -145,7 +145,7 @@ def _waits(records: Iterable[JobRecord]) -> dict[str, Any]:
 
 
 def _sooner(without: Run, found: Run) -> float:
-    """GPU-hours that jobs of several GPUs waited less."""
+    """Return the GPU-hours by which jobs of several GPUs waited less."""
     before = {each.job.id: each for each in without.jobs}
     total = 0.0
     for each in found.jobs:
@@ -155,7 +155,7 @@ def _sooner(without: Run, found: Run) -> float:
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """By seed and ratio."""
+    """Return the figures by seed and ratio."""
     nodes = read_nodes(options.traces / "openb_node_list_gpu_node.csv")[:: options.nodes_every]
     pods = read_pods(options.traces / "openb_pod_list_default.csv")
     gpus = sum(len(node.devices) for node in nodes)
@@ -166,7 +166,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         for ratio in (0.0, *options.ratios):
             begun = time.perf_counter()
             found = run(nodes, jobs, options, ratio, seed)
-            runs[f"{ratio:g}"][str(seed)] = told(found, without, gpus)
+            runs[f"{ratio:g}"][str(seed)] = metrics_of(found, without, gpus)
             without = found if without is None else without
             taken = time.perf_counter() - begun
             print(f"seed {seed}, ratio {ratio:g}: {taken:.0f} s", file=sys.stderr, flush=True)
@@ -180,7 +180,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(report: dict[str, Any]) -> str:
-    """Means over seeds, and their standard deviations where that says something."""
+    """Return the table: means over seeds, with standard deviations if there are several."""
     heads = (
         "ratio",
         "8 GPUs, mean wait, h",
@@ -235,16 +235,16 @@ def _spread(runs: Sequence[dict[str, Any]], size: str, figure: str) -> str:
 
 
 def main() -> None:
-    """Run it all, print the table, and write it where asked to."""
+    """Run all, print the table, and write it if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traces", type=Path, required=True, help="folder of the openb CSVs")
     parser.add_argument("--policy", default="default", help="where jobs are placed")
     parser.add_argument("--load", type=float, default=0.95)
-    parser.add_argument("--nodes-every", type=int, default=20, help="every so manieth")
-    parser.add_argument("--hours", type=float, default=4.0, help="how long a job lasts on average")
+    parser.add_argument("--nodes-every", type=int, default=20, help="use every N-th node")
+    parser.add_argument("--hours", type=float, default=4.0, help="mean duration of a job")
     parser.add_argument("--warm-up", type=float, default=4.0, help="lifetimes")
     parser.add_argument("--measured", type=float, default=8.0, help="lifetimes")
-    parser.add_argument("--movable", type=float, default=0.5, help="part of the jobs")
+    parser.add_argument("--movable", type=float, default=0.5, help="fraction of movable jobs")
     parser.add_argument("--checkpoint", type=float, default=600.0, help="seconds")
     parser.add_argument("--restart", type=float, default=60.0, help="seconds")
     parser.add_argument("--calm", type=float, default=3600.0, help="seconds")

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time decide() for every policy, and what it rests on, on clusters of 8-GPU nodes.
+"""Measures decide() of every policy, and the functions below it, on clusters of 8-GPU nodes.
 
     python benchmarks/core_decide.py [--sizes 100,1000,5000,20000] [--policies fgd,best-fit]
                                      [--decisions 3000] [--wall]
                                      [--json FILE]
 
-Requests are drawn from 200 kinds, some frequent and some that come once in a while. After each
-decision its place is taken and an older one is given back, so the cluster stays four fifths full
-and every decision finds rows that have changed. Only decide() is timed, by its thread's CPU time,
-which is the same on a busy machine (--wall: by the clock on the wall).
+Requests are drawn from 200 kinds, some frequent and some rare. After each decision the place is
+taken and an older one is released, so the cluster stays four fifths full and every decision finds
+changed rows. Only decide() is timed, by its thread's CPU time, which is the same on a busy machine
+(--wall: by wall-clock time).
 
     decide     as it is called
     cold       with nothing remembered: a policy just informed, a kind of request never seen
@@ -51,14 +51,14 @@ from gpupack_placement import (
 
 KINDS, TRIES = 200, 20
 WITH_MODEL, SHARED = 0.2, 0.4
-"""Of the kinds of request: those that ask for a model; those that ask for a share."""
+"""Fractions of request kinds: those for a model; those for a share."""
 MODELS = ("NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA L40S", "Tesla T4")
 MEMORY, CPU, RAM = MiB(81920), MilliCpu(128_000), MiB(1 << 20)
 FULL = 0.8
 
 
 def node(number: int) -> Node:
-    """Eight GPUs in two NVLink cliques."""
+    """Return a node of eight GPUs in two NVLink cliques."""
     devices = tuple(
         Device(DeviceUuid(f"GPU-{number}-{i}"), i, MODELS[number % 4], MEMORY, i // 4, i // 4)
         for i in range(8)
@@ -67,7 +67,7 @@ def node(number: int) -> Node:
 
 
 def request(rng: random.Random) -> Request:
-    """Shares, whole GPUs and now and then a model, with CPU to match."""
+    """Return a drawn request: a share or whole GPUs, sometimes a model, with matching CPU."""
     models = (rng.choice(("A100", "H100", "L40S", "T4")),) if rng.random() < WITH_MODEL else ()
     gpus = rng.choice((0, 1, 1, 1, 2, 4, 8))
     ram = MiB(1024 * rng.randint(1, 64))
@@ -79,7 +79,7 @@ def request(rng: random.Random) -> Request:
 
 
 class Workload:
-    """A cluster in steady state and the requests that come."""
+    """A cluster in steady state and its request stream."""
 
     def __init__(self, nodes: int) -> None:
         self.rng = random.Random(1)  # noqa: S311
@@ -97,16 +97,16 @@ class Workload:
     def _fill(self, name: NodeName, *, until: float) -> None:
         for _ in range(TRIES):
             if self._taken < until:
-                asked = self.next()
-                answer = decide(self.cluster, asked, POLICIES["first-fit"], candidates=[name])
+                request = self.next()
+                answer = decide(self.cluster, request, POLICIES["first-fit"], candidates=[name])
                 self.take(answer)
 
     def next(self) -> Request:
-        """The next request."""
+        """Return the next request."""
         return self.rng.choices(self._demands, self._weights)[0]
 
     def take(self, answer: object) -> None:
-        """Hold it, and give older ones back when the cluster is full."""
+        """Take the place, and release older ones when the cluster is full."""
         if isinstance(answer, Placement):
             holder = Holder(str(self.rng.random()))
             self.cluster.take(holder, answer)
@@ -125,13 +125,13 @@ class Stopwatch:
         self.results: dict[str, dict[str, float]] = {}
 
     def time(self, act: Callable[[], object]) -> tuple[float, object]:
-        """How long it took, and its answer."""
+        """Return the time of a call and its answer."""
         start = self._clock()
         answer = act()
         return (self._clock() - start) / 1000, answer
 
     def report(self, label: str, times: list[float]) -> None:
-        """Mean and percentiles in one line."""
+        """Print mean and percentiles in one line."""
         cuts = statistics.quantiles(times, n=100)
         found = {"mean": statistics.mean(times), "p50": cuts[49], "p99": cuts[98]}
         shown = "  ".join(f"{name} {value:8.0f}" for name, value in found.items())
@@ -140,16 +140,16 @@ class Stopwatch:
 
 
 def stream(load: Workload, policy: Policy, watch: Stopwatch) -> Iterator[float]:
-    """Decision after decision, each taken."""
+    """Yield the time of each decision; each place is taken."""
     while True:
-        asked = load.next()
-        took, answer = watch.time(lambda: decide(load.cluster, asked, policy))  # noqa: B023
+        request = load.next()
+        took, answer = watch.time(lambda: decide(load.cluster, request, policy))  # noqa: B023
         load.take(answer)
         yield took
 
 
 def cold(load: Workload, policy: Policy, watch: Stopwatch) -> Iterator[float]:
-    """Each decision the first of its kind."""
+    """Yield the time of each decision as the first of its kind."""
     load.cluster.room.forget()
     for number, kind in enumerate(load.mix.demands):
         fresh = policy.informed(DemandForecast(load.mix))
@@ -158,7 +158,7 @@ def cold(load: Workload, policy: Policy, watch: Stopwatch) -> Iterator[float]:
 
 
 def measure(size: int, policies: list[str], decisions: int, watch: Stopwatch) -> None:
-    """All figures of one size."""
+    """Print all figures of one size."""
     load = Workload(size)
     for name in policies:
         informed = policy_named(name).informed(DemandForecast(load.mix))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast is the dashboard with a large cluster, and what does it cost the browser?
+"""Measures the dashboard's speed with a large cluster, and its cost for the browser.
 
 The page runs in Chromium on the real REST API, whose Kubernetes API server holds a made-up cluster.
-`first view` is the time from asking for the page until the map is drawn with every node, signed in
-already. `at rest` and `updates` are processor time over so many seconds in which nothing happens,
-and in which nodes change once a second: of the tab's own process, and of all of Chromium's, which
-without a GPU puts the picture together by processor, too.
+`first view` is the time from the request of the page until the map shows every node, with a
+signed-in user. `at rest` and `updates` are CPU time over so many seconds without changes and with
+changing nodes every second: of the tab's own process, and of all of Chromium's, which without a
+GPU also composes the picture on the CPU.
 
     make dashboard chromium && python benchmarks/dashboard.py [--nodes 5000] [--pods 20000]
 """
@@ -35,7 +35,7 @@ DRAWN = """() => new Promise((resolve) => {
     };
     look();
 })"""
-"""Milliseconds since the page was asked for."""
+"""Milliseconds since the page was requested."""
 
 
 def main() -> None:
@@ -46,28 +46,28 @@ def main() -> None:
     parser.add_argument("--changing", type=int, default=100, help="Nodes that change each second.")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--views", type=int, default=5, help="How often the page is opened.")
-    asked = parser.parse_args()
-    print(f"{asked.nodes} nodes with 8 GPUs, {asked.pods} pods", flush=True)
-    large = ("--world", "large", "--nodes", str(asked.nodes), "--pods", str(asked.pods))
+    options = parser.parse_args()
+    print(f"{options.nodes} nodes with 8 GPUs, {options.pods} pods", flush=True)
+    large = ("--world", "large", "--nodes", str(options.nodes), "--pods", str(options.pods))
     server = Server(*large)
     try:
         with launched() as browser:
-            measure(browser, server, asked)
+            measure(browser, server, options)
     finally:
         server.kill()
 
 
-def measure(browser: Browser, server: Server, asked: argparse.Namespace) -> None:
+def measure(browser: Browser, server: Server, options: argparse.Namespace) -> None:
     """Print every figure."""
-    first = [first_view(browser, server, asked.nodes) for _ in range(asked.views)]
+    first = [first_view(browser, server, options.nodes) for _ in range(options.views)]
     print(f"first view     median {statistics.median(first):6.0f} ms  most {max(first):6.0f} ms")
     page = opened(browser, server)
-    page.evaluate(DRAWN.replace("NODES", f"{asked.nodes:,}"))
+    page.evaluate(DRAWN.replace("NODES", f"{options.nodes:,}"))
     time.sleep(5)
     processes = browser.new_browser_cdp_session()
-    rest = spent(processes, asked.seconds, lambda: None)
+    rest = spent(processes, options.seconds, lambda: None)
     free = page.locator(".figures").inner_text()
-    busy = spent(processes, asked.seconds, lambda: server.change("churn", nodes=asked.changing))
+    busy = spent(processes, options.seconds, lambda: server.change("churn", nodes=options.changing))
     if page.locator(".figures").inner_text() == free:
         sys.exit("the page did not follow the cluster")
     for name, (tab, whole) in {"at rest": rest, "updates": busy}.items():
@@ -77,7 +77,7 @@ def measure(browser: Browser, server: Server, asked: argparse.Namespace) -> None
 
 
 def first_view(browser: Browser, server: Server, nodes: int) -> float:
-    """Milliseconds from asking for the page until all of it is drawn."""
+    """Return the milliseconds from the request of the page until it is drawn."""
     page = opened(browser, server)
     drawn: float = page.evaluate(DRAWN.replace("NODES", f"{nodes:,}"))
     page.context.close()
@@ -85,7 +85,7 @@ def first_view(browser: Browser, server: Server, nodes: int) -> float:
 
 
 def opened(browser: Browser, server: Server) -> Page:
-    """A page as somebody who is signed in opens it, in a browser that has nothing of it yet."""
+    """Return the page of a signed-in user in a browser with an empty cache."""
     context = browser.new_context(ignore_https_errors=True, viewport={"width": 1360, "height": 820})
     page = context.new_page()
     page.add_init_script(f"sessionStorage.setItem('gpupack.token', '{ADMIN}')")
@@ -96,7 +96,7 @@ def opened(browser: Browser, server: Server) -> Page:
 def spent(
     processes: CDPSession, seconds: int, each_second: Callable[[], None]
 ) -> tuple[float, float]:
-    """Parts of a core that the busiest tab and all processes took."""
+    """Return the fractions of a core that the busiest tab and all processes took."""
     before, began = used(processes), time.monotonic()
     for turn in range(seconds):
         each_second()
@@ -108,7 +108,7 @@ def spent(
 
 
 def used(processes: CDPSession) -> dict[tuple[str, int], float]:
-    """Seconds of processor time by kind and number of Chromium's processes."""
+    """Return the CPU seconds of Chromium's processes by kind and number."""
     found = processes.send("SystemInfo.getProcessInfo")["processInfo"]
     return {(each["type"], each["id"]): each["cpuTime"] for each in found}
 

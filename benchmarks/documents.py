@@ -6,17 +6,17 @@ from collections.abc import Iterable
 
 
 def row(cells: Iterable[str]) -> str:
-    """One line of a table."""
+    """Return one line of a table."""
     return f"| {' | '.join(cells)} |"
 
 
 def table(head: tuple[str, ...], rows: Iterable[Iterable[str]]) -> str:
-    """A table, each of whose lines ends."""
+    """Return a table; each line ends with a newline."""
     return "".join(f"{row(cells)}\n" for cells in (head, ("---",) * len(head), *rows))
 
 
 def replaced(text: str, name: str, table: str) -> str:
-    """The document with another table between the two marks of this name.
+    """Return the document with a new table between the two marks of this name.
 
     <!-- NAME --> or <!-- NAME: how it is made --> begins its place, <!-- end of NAME --> ends it;
     with or without an empty line between marks and table.

@@ -4,11 +4,11 @@
     python benchmarks/elastic_gangs.py --traces FOLDER [--report FILE]
 
 Pods of openb and their real durations, as in benchmarks/queueing.py. Of those of one GPU a seed
-makes a --part gangs of --width workers with the pod's
-request; what such a gang has to do is its duration at full width. In one run they are rigid, in the
-other they start with --least workers; all else is alike. Each worker beyond the least adds
---efficiency of a worker, and a change of the width costs --pause seconds. A run ends when the last
-job has arrived: work that was done by then is compared, beside what was held.
+makes a fraction --part gangs of --width workers with the pod's
+request; a gang's work is its duration at full width. In one run they are rigid, in the other they
+start with --least workers; all else is equal. Each worker beyond the least adds --efficiency of a
+worker, and a change of the width costs --pause seconds. A run ends when the last job has arrived:
+the work done by then is compared, and the GPU-hours held.
 """
 
 import argparse
@@ -29,7 +29,7 @@ QUEUE: Final = "fair share"
 
 
 def gangs(jobs: list[Job], options: argparse.Namespace, seed: int) -> list[Job]:
-    """Some of the jobs with one GPU and more are gangs; as long as before with all workers."""
+    """Turn some of the jobs of whole GPUs into gangs of the same duration at full width."""
     random = Random(seed)  # noqa: S311  # not for secrets
     found = []
     for job in jobs:
@@ -40,7 +40,7 @@ def gangs(jobs: list[Job], options: argparse.Namespace, seed: int) -> list[Job]:
 
 
 def elastic(jobs: list[Job], options: argparse.Namespace) -> list[Job]:
-    """The same, but that gangs may be narrower."""
+    """Return the same jobs with elastic gangs."""
     return [
         replace(
             job,
@@ -54,8 +54,8 @@ def elastic(jobs: list[Job], options: argparse.Namespace) -> list[Job]:
     ]
 
 
-def told(found: Run) -> dict[str, Any]:
-    """What the report keeps of a run."""
+def metrics_of(found: Run) -> dict[str, Any]:
+    """Return a run's figures for the report."""
     wide = [record for record in found.jobs if record.job.workers > 1]
     rest = [record for record in found.jobs if record.job.workers == 1]
     widths = [record.mean_width for record in wide if record.mean_width is not None]
@@ -75,13 +75,13 @@ def told(found: Run) -> dict[str, Any]:
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """By seed: both runs and their ratios."""
+    """Return both runs and their ratios by seed."""
     made, seeds = openb(options), {}
     for seed in range(options.seeds):
         rigid = gangs(list(made.jobs), options, seed)
         both = {
-            name: told(
-                run(Workload(made.nodes, jobs, 0.0, made.told), QUEUES[QUEUE], options, seed)
+            name: metrics_of(
+                run(Workload(made.nodes, jobs, 0.0, made.parameters), QUEUES[QUEUE], options, seed)
             )
             for name, jobs in (("rigid", rigid), ("elastic", elastic(rigid, options)))
         }
@@ -92,23 +92,23 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         }
         seeds[str(seed)] = {**both, "elastic_by_rigid": ratios}
         print(seed, json.dumps(seeds[str(seed)], indent=1), flush=True)
-    told_of = ("nodes_every", "pods", "load", "part", "width", "least", "efficiency", "pause")
-    parameters = {name: getattr(options, name) for name in (*told_of, "retry", "policy")}
+    reported = ("nodes_every", "pods", "load", "part", "width", "least", "efficiency", "pause")
+    parameters = {name: getattr(options, name) for name in (*reported, "retry", "policy")}
     gpus = {"nodes": len(made.nodes), "gpus": made.gpus, "queue": QUEUE}
     return {"schema": SCHEMA, "parameters": parameters | gpus, "seeds": seeds}
 
 
 def main() -> None:
-    """Run it all, and write it where asked to."""
+    """Run all, and write the report if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traces", type=Path, required=True, help="folder of the openb CSVs")
     parser.add_argument("--policy", default="best-fit", help="where jobs are placed")
     parser.add_argument("--load", type=float, default=0.8, help="of the trace, before gangs")
-    parser.add_argument("--nodes-every", type=int, default=60, help="every so manieth")
+    parser.add_argument("--nodes-every", type=int, default=60, help="use every N-th node")
     parser.add_argument("--pods", type=int, default=1000)
-    parser.add_argument("--part", type=float, default=0.1, help="of pods of one GPU, gangs")
+    parser.add_argument("--part", type=float, default=0.1, help="of one-GPU pods, gangs")
     parser.add_argument("--width", type=int, default=4, help="workers of a gang")
-    parser.add_argument("--least", type=int, default=1, help="workers of an elastic one")
+    parser.add_argument("--least", type=int, default=1, help="minimum workers of an elastic gang")
     parser.add_argument("--efficiency", type=float, default=0.9)
     parser.add_argument("--pause", type=float, default=30.0, help="seconds per resize")
     parser.add_argument("--seeds", type=int, default=3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which HTTP server and which JSON codec answer kube-scheduler's filter calls fastest?
+"""Compares HTTP servers and JSON codecs that answer kube-scheduler's filter calls.
 
 Every candidate runs in a process of its own and does the same work: decode ExtenderArgs, intersect
 NodeNames with the known nodes, answer one name. The client does what Go's does: one keep-alive
@@ -45,7 +45,7 @@ Serve = Callable[[int, Codec], None]
 
 
 class FilterCall(msgspec.Struct):
-    """What a filter call brings; every other field is skipped."""
+    """Fields of a filter call that are needed; others are skipped."""
 
     Pod: objects.Pod
     NodeNames: list[str]
@@ -58,7 +58,7 @@ def with_msgspec(body: bytes) -> bytes:
 
 
 def with_msgspec_and_each_key_once(body: bytes) -> bytes:
-    """As the extender decodes: typed, and no object has a key twice."""
+    """Decode as the extender does: typed, and refuse duplicate keys."""
     call = endpoints.decode(body, ExtenderArgs)
     return msgspec.json.encode({"NodeNames": _choose(call.node_names)})
 
@@ -78,7 +78,7 @@ def _choose(names: Iterable[str]) -> list[str]:
 
 
 def bare_asgi(codec: Codec) -> Any:
-    """An ASGI application without a framework."""
+    """Return an ASGI application without a framework."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -96,7 +96,7 @@ def bare_asgi(codec: Codec) -> Any:
 
 
 def starlette_app(codec: Codec) -> Any:
-    """The same as a Starlette route."""
+    """Return the same application as a Starlette route."""
 
     async def handle(request: Request) -> Response:
         return Response(codec(await request.body()), media_type="application/json")
@@ -105,7 +105,7 @@ def starlette_app(codec: Codec) -> Any:
 
 
 def serve_uvicorn(build: Callable[[Codec], Any], http: Any = "httptools") -> Serve:
-    """Uvicorn with uvloop and httptools."""
+    """Return a server: Uvicorn with uvloop and httptools."""
 
     def serve(port: int, codec: Codec) -> None:
         config = uvicorn.Config(
@@ -123,7 +123,7 @@ def serve_uvicorn(build: Callable[[Codec], Any], http: Any = "httptools") -> Ser
 
 
 def serve_aiohttp(port: int, codec: Codec) -> None:
-    """Aiohttp's server on uvloop."""
+    """Serve with aiohttp on uvloop."""
 
     async def handle(request: web.Request) -> web.Response:
         return web.Response(body=codec(await request.read()), content_type="application/json")
@@ -140,7 +140,7 @@ def serve_aiohttp(port: int, codec: Codec) -> None:
 
 
 def serve_granian(port: int, codec: Codec) -> None:
-    """Granian (Rust) with the bare ASGI application."""
+    """Serve the bare ASGI application with Granian (Rust)."""
     from granian.constants import Interfaces  # noqa: PLC0415 - optional
     from granian.server.embed import Server  # noqa: PLC0415 - optional
 
@@ -204,7 +204,7 @@ def call_seconds(connection: socket.socket, request: bytes) -> float:
 
 
 def filter_request(nodes: int) -> bytes:
-    """A filter call as kube-scheduler writes it, with a pod of usual size."""
+    """Return a filter call as kube-scheduler writes it, with a pod of usual size."""
     container = {
         "name": "worker",
         "image": "registry.example/team/train:1",
@@ -228,7 +228,7 @@ def filter_request(nodes: int) -> bytes:
 
 
 def measure(nodes: int, *, rounds: int, calls: int) -> dict[str, list[float]]:
-    """Milliseconds of every call by candidate."""
+    """Return the milliseconds of every call by candidate."""
     request = filter_request(nodes)
     with contextlib.ExitStack() as stack:
         connections = {

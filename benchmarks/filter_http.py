@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long does kube-scheduler wait for a filter call, and how much of that is JSON and HTTP?
+"""Measures how long kube-scheduler waits for a filter call, and how much of it is JSON and HTTP.
 
-The extender's own verbs run in a process of their own over a ledger of so many nodes of 8 GPUs, on
-which pods of 1 and 4 GPUs and of shares run. Every call brings a pod that was not seen before and
-all node names. Beside it, in the same run, a server that decodes the same call and answers one
-name: what no decision costs. Rounds are interleaved; ratios are to that server.
+The extender's verbs run in their own process over a ledger of so many nodes of 8 GPUs, with pods of
+1 and 4 GPUs and of shares. Every call has a new pod and all node names. The same run also measures
+a server that decodes the same call and answers one name without a decision. Rounds are interleaved;
+ratios are to that server.
 
     python benchmarks/filter_http.py [--nodes 100 1000 5000] [--pods 5000 20000] [--policies …]
 """
@@ -54,12 +54,12 @@ ASKS: tuple[dict[str, str], ...] = (
 
 
 def node_name(index: int) -> str:
-    """The name of a node."""
+    """Return the name of a node."""
     return f"node-{index:05}"
 
 
 def ledger_of(nodes: int, pods: int) -> Ledger:
-    """A ledger as the watches would fill it."""
+    """Return a ledger as the watches would fill it."""
     ticks = itertools.count()
     ledger = Ledger(lambda: float(next(ticks)))
     for index in range(nodes):
@@ -98,7 +98,7 @@ def _gpu_node(index: int) -> GpuNode:
 
 
 def _running(index: int, nodes: int) -> objects.Pod:
-    """A pod with a share of 20 percent: five of them on a GPU before the next one is begun."""
+    """Return a pod with a share of 20 percent: five fill a GPU before the next GPU is used."""
     slot, node = divmod(index, nodes)
     held = DeviceShare(uuid=_uuid(node, slot // 5 % GPUS), percent=20, memory_mib=8192)
     limits = {names.GPU_SHARE: "1", names.GPU_PERCENT: "20", names.GPU_MEMORY: "8Gi"}
@@ -110,7 +110,7 @@ def _running(index: int, nodes: int) -> objects.Pod:
 
 
 def _pod(name: str, limits: dict[str, str]) -> dict[str, Any]:
-    """A pod of usual size: most of what it says is none of the extender's business."""
+    """Return a pod of usual size: the extender needs little of it."""
     container = {
         "name": "worker",
         "image": "registry.example/team/train:1",
@@ -127,7 +127,7 @@ def _pod(name: str, limits: dict[str, str]) -> dict[str, Any]:
 
 
 def requests(nodes: int) -> Iterator[bytes]:
-    """Filter calls without end, each with a pod of its own."""
+    """Yield filter calls without end, each with a new pod."""
     all_names = [node_name(index) for index in range(nodes)]
     for number, limits in zip(itertools.count(), itertools.cycle(ASKS), strict=False):
         args = {"Pod": _pod(f"asking-{number}", limits), "Nodes": None, "NodeNames": all_names}
@@ -140,7 +140,7 @@ def requests(nodes: int) -> Iterator[bytes]:
 
 
 class Ready:
-    """A scheduler that leads and whose watches are fresh."""
+    """State of a scheduler that leads and whose watches are fresh."""
 
     def require_to_answer(self) -> None:
         """Raise nothing."""
@@ -150,7 +150,7 @@ class Ready:
 
 
 def verbs_app(ledger: Ledger, policy: str) -> Any:
-    """The extender's own application; what it assumed is free again at the next call."""
+    """Return the extender's own application; it frees what it assumed before the next call."""
     ready: Any = Ready()
     unused: Any = None
     decisions = Decisions(policy=policy, assume_seconds=0.5)
@@ -184,7 +184,7 @@ def verbs_app(ledger: Ledger, policy: str) -> Any:
 def measure(
     ledger: Ledger, nodes: int, policies: list[str], *, rounds: int, calls: int
 ) -> dict[str, list[float]]:
-    """Milliseconds of every call, by policy; `none` decides nothing."""
+    """Return the milliseconds of every call by policy; `none` decides nothing."""
     servers: dict[str, Callable[[Any], Any]] = {"none": starlette_app}
     for policy in policies:
         servers[policy] = lambda _, policy=policy: verbs_app(ledger, policy)

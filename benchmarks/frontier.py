@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws docs/packing-frontier.svg from the table of docs/packing.md that it stands above.
+"""Draws docs/packing-frontier.svg from the table below it in docs/packing.md.
 
 python benchmarks/frontier.py
 """
@@ -20,7 +20,7 @@ Point = tuple[str, float, float]
 
 
 def points(document: str) -> dict[str, list[Point]]:
-    """By workload."""
+    """Return the points by workload."""
     table = document.partition("<!-- frontier -->")[2].partition("<!-- end of frontier -->")[0]
     found: dict[str, list[Point]] = {}
     for line in table.strip().splitlines()[2:]:
@@ -32,7 +32,7 @@ def points(document: str) -> dict[str, list[Point]]:
 
 
 def draw(found: dict[str, list[Point]]) -> Figure:
-    """One panel for each workload: up and to the right is better."""
+    """Draw one panel for each workload: up and to the right is better."""
     figure = Figure(figsize=(4.5 * len(found), 3.6), layout="constrained")
     panels = figure.subplots(1, len(found), squeeze=False)[0]
     for axes, (workload, of) in zip(panels, found.items(), strict=True):

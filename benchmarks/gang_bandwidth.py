@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast gloo and Open MPI are between two workers of one node: with a pod each, and in one pod.
+"""Measures gloo and Open MPI between two workers of one node: with a pod each, and in one pod.
 
     python benchmarks/gang_bandwidth.py --node NODE [--backend mpi] [--rounds 3] [--json FILE]
 
@@ -33,11 +33,11 @@ NONE: Final[Mapping[str, str]] = {}
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """How the workers of a gang are laid out.
+    """One layout of a gang's workers.
 
     Attributes:
-        pod_per_worker: whether each has a pod.
-        variables: that their containers have.
+        pod_per_worker: whether each worker has a pod.
+        variables: environment of their containers.
     """
 
     pod_per_worker: bool
@@ -46,12 +46,12 @@ class Way:
 
 @dataclasses.dataclass(frozen=True)
 class Backend:
-    """What is measured, and how.
+    """One library to measure.
 
     Attributes:
         workload: name of the workload.
-        figures: names of its metrics, with the unit of each.
-        ways: by name; the first is what the others are compared with.
+        figures: names of its metrics, with their units.
+        ways: layouts by name; the others are compared with the first.
     """
 
     workload: str
@@ -161,10 +161,10 @@ def shown(figures: Json, units: Mapping[str, str]) -> str:
 
 
 def main() -> int:
-    """Measure all ways in turns, and print what came out."""
+    """Measure all layouts in turns, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--node", required=True, help="Name of the node.")
-    parser.add_argument("--backend", choices=BACKENDS, default="gloo", help="What is measured.")
+    parser.add_argument("--backend", choices=BACKENDS, default="gloo", help="Library to measure.")
     parser.add_argument("--rounds", type=int, default=3, help="Runs of each way.")
     parser.add_argument("--size", type=int, default=2**24, help="Bytes of the largest buffer.")
     parser.add_argument(

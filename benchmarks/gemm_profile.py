@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says where the time of a bfloat16 product goes, ours beside cuBLAS, on a Hopper GPU.
+"""Measures where the time of a bfloat16 product goes, ours against cuBLAS, on a Hopper GPU.
 
     PYTHONPATH=workloads python3 benchmarks/gemm_profile.py
     PYTHONPATH=workloads ncu --profile-from-start off --clock-control none --cache-control none \
@@ -37,7 +37,7 @@ Works = dict[str, Callable[[], object]]
 
 
 def works(m: int, n: int, k: int, *, zeros: bool = False) -> Works:
-    """Return the product of the same operands, by each; of one shape they are always the same."""
+    """Return the product of the same operands by each library; one shape has the same operands."""
     chance = torch.Generator("cuda").manual_seed(SEED)
     shapes = ((m, k), (k, n))
     a, b = (torch.randn(shape, generator=chance, device="cuda").bfloat16() for shape in shapes)
@@ -47,7 +47,7 @@ def works(m: int, n: int, k: int, *, zeros: bool = False) -> Works:
 
 
 def launch_us(work: Callable[[], object]) -> float:
-    """Return what the host takes to launch a product on a GPU that is busy."""
+    """Return the host's microseconds to launch a product on a busy GPU."""
     work()
     torch.cuda.synchronize()
     torch.cuda._sleep(BUSY_CYCLES)  # noqa: SLF001  nothing public keeps a GPU busy for so long
@@ -60,7 +60,7 @@ def launch_us(work: Callable[[], object]) -> float:
 
 
 def product_us(m: int, n: int, k: int, *, rest: float, zeros: bool = False) -> dict[str, float]:
-    """Return what the GPU takes for a product, by each, and the ratio."""
+    """Return the GPU's microseconds for a product by each library, and the ratio."""
     repeats = max(1, round(TURN_OPERATIONS / (2 * m * n * k)))
 
     def turn(work: Callable[[], object]) -> float:
@@ -94,7 +94,7 @@ def measure() -> None:
 
 
 def once() -> None:
-    """Compute each product once, where a profiler looks."""
+    """Compute each product once, in the profiler's range."""
     both = [work for size in SIZES for work in works(size, size, size).values()]
     for work in both:
         work()

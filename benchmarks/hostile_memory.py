@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do memory and speed of the parts stay in bounds while a tenant does what it can?
+"""Checks that memory and speed of all components stay within bounds during a tenant's attack.
 
     sudo PYTHONPATH=tests/e2e .dev/venv/bin/python benchmarks/hostile_memory.py --seconds 600
 
-On the cluster of `make cluster-up`. All at once, over and over, a tenant of one namespace
+It runs on the cluster of `make cluster-up`. A tenant of one namespace does at the same time,
+repeatedly:
 
-* creates pods of 1.2 MB of `<`, each of which Go's JSON writes as six bytes,
-* has 170 pods wait for a million GPUs each, all with different CPU,
-* has 40 pods wait that have as many node selector terms as fit into a pod,
-* holds 400 TLS connections open to the port of the plans, from each of two pods, and sends forged
+* create pods of 1.2 MB of `<`, each of which Go's JSON writes as six bytes,
+* create 170 pending pods for a million GPUs each, all with different CPU,
+* create 40 pending pods with as many node selector terms as fit into a pod,
+* hold 400 TLS connections open to the plan port, from each of two pods, and send forged
   tokens,
 
-while another tenant's pods of one GPU are placed and deleted, one after the other. Where admission
-refuses so many letters, GPUs or terms, it is as many as it lets through. The pods are made anew
-under other names again and again, and those of the round before are deleted. What floods the port
-runs at the lowest priority of its node's CPUs: a tenant's pods have nodes of their own.
+while another tenant's pods of one GPU are placed and deleted, one after the other. If admission
+refuses so many letters, GPUs or terms, the largest admitted number is used. Each round creates the
+pods under new names and deletes those of the round before. The processes that flood the port run at
+the lowest CPU priority, because a tenant's pods usually run on other nodes.
 
-Prints one line of JSON: p50 and p99 of filter by the histogram of the extender that leads at the
-end, seconds from creating a pod to its node and how many had none within a minute, and for each
-container its memory at most (VmHWM of its first process), its limit, and its restarts. Ends with 1
-where a container of ours was restarted, and where the figures say nothing: an attack never got in,
-no pod was placed, or no call of filter was counted.
+Prints one line of JSON: p50 and p99 of filter from the leading extender's histogram, seconds from
+the creation of a pod to its node and the number of pods without a node after a minute, and for each
+container its maximum memory (VmHWM of its first process), its limit, and its restarts. Exits with 1
+if one of gpupack's containers was restarted, and if the figures are not valid: an attack was never
+admitted, no pod was placed, or no call of filter was counted.
 """
 
 import argparse
@@ -43,12 +44,12 @@ from tenants import Tenant, settle
 
 from gpupack_crds import names
 
-HOSTILE, FRIENDLY = "hostile-memory", "placed-meanwhile"
+HOSTILE, FRIENDLY = "hostile-memory", "friendly-tenant"
 FLOODS, IDLE, WAITING, SELECTING = 2, 400, 170, 40
 LETTERS, GPUS, TERMS = 1_200_000, 1 << 20, 30_000
-"""What is tried first."""
+"""Numbers that are tried first."""
 ATTACKS = ("flood", "large", "gpus", "terms")
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 ROUND = "round"
 """Label."""
 
@@ -78,7 +79,7 @@ asyncio.run(main())
 
 
 def pod(name: str, *, limits: Manifest | None = None, **spec: Any) -> Manifest:
-    """A pod that runs nothing, unless its spec says so."""
+    """Return a pod; without `spec` it runs nothing."""
     container = {
         "name": "worker",
         "image": JUDGE_IMAGE,
@@ -97,7 +98,7 @@ def pod(name: str, *, limits: Manifest | None = None, **spec: Any) -> Manifest:
 
 
 def selecting(name: str, terms: int) -> Manifest:
-    """A pod that waits for a node that there is not, by so many terms."""
+    """Return a pod with so many selector terms that match no node."""
     term = {"matchExpressions": [{"key": "x", "operator": "In", "values": ["y"]}]}
     required = {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term] * terms}
@@ -106,30 +107,30 @@ def selecting(name: str, terms: int) -> Manifest:
 
 
 def large(name: str, letters: int) -> Manifest:
-    """A pod whose only argument is so many `<`."""
+    """Return a pod whose only argument is so many `<`."""
     return pod(name, container={"args": ["<" * letters]})
 
 
 def crowd(name: str, gpus: int, *, cpu: str = "1") -> Manifest:
-    """A pod that waits for so many GPUs."""
+    """Return a pod that requests so many GPUs."""
     return pod(name, limits={names.GPU: str(gpus), "cpu": cpu})
 
 
 def in_round(number: int, manifest: Manifest) -> Manifest:
-    """The same, to be found again by the number of its round."""
+    """Return the manifest with the number of its round as a label."""
     labels = {"labels": {ROUND: str(number)}}
     return {**manifest, "metadata": {**manifest["metadata"], **labels}}
 
 
 def largest(is_admitted: Callable[[int], bool], most: int) -> int:
-    """The largest count up to `most` that is admitted; 0 if not even 1 is."""
+    """Return the largest admitted count up to `most`; 0 if not even 1 is admitted."""
     if is_admitted(most):
         return most
     return bisect.bisect_left(range(1, most), x=True, key=lambda count: not is_admitted(count))
 
 
 class Attacker:
-    """Who creates pods with a tenant's rights and counts what admission says."""
+    """Creates pods with a tenant's rights and counts the answers of admission."""
 
     def __init__(self, tenant: Tenant) -> None:
         self.tenant = tenant
@@ -140,7 +141,7 @@ class Attacker:
         self.terms = largest(lambda count: self._may(selecting("tried", count)), TERMS)
 
     def create(self, what: str, manifest: Manifest) -> bool:
-        """Create it; whether it was admitted."""
+        """Create an object; return whether it was admitted."""
         error = self._send(manifest)
         if error:
             self.refused[what] = error.strip()[:200]
@@ -149,7 +150,7 @@ class Attacker:
         return not error
 
     def round(self, number: int) -> None:
-        """Everything once more, under other names; then without those of the round before."""
+        """Create everything under new names, then delete the pods of the round before."""
         self.create("large", in_round(number, large(f"large-{number}", self.letters)))
         cpus = range(1000 + number * WAITING, 1000 + (number + 1) * WAITING)
         waiting = [crowd(f"gpus-{cpu}", self.gpus, cpu=f"{cpu}m") for cpu in cpus]
@@ -170,7 +171,7 @@ class Attacker:
         return not self._send(manifest, query="?dryRun=All")
 
     def _send(self, manifest: Manifest, *, query: str = "") -> str:
-        """What is said against it. Raw: kubectl's encoder would write each < in six bytes."""
+        """Return the refusal, or "". Raw: kubectl's encoder would write each < in six bytes."""
         path = f"/api/v1/namespaces/{self.tenant.kube.namespace}/pods{query}"
         flags = ("create", "--raw", path, "-f", "-")
         done = self.tenant.kubectl(*flags, stdin=json.dumps(manifest))
@@ -178,8 +179,8 @@ class Attacker:
 
 
 @contextlib.contextmanager
-def beside(work: Callable[[int], None]) -> Iterator[None]:
-    """Do it over and over in a thread, numbered, until the context ends."""
+def run_in_background(work: Callable[[int], None]) -> Iterator[None]:
+    """Call `work` repeatedly in a thread, with the number of the call, until the context ends."""
     over = threading.Event()
 
     def run() -> None:
@@ -192,41 +193,41 @@ def beside(work: Callable[[int], None]) -> Iterator[None]:
     thread.start()
     yield
     over.set()
-    thread.join(PATIENCE_SECONDS)
+    thread.join(TIMEOUT_SECONDS)
 
 
 def place_one(kube: Kube, number: int) -> float | None:
-    """Seconds until a pod of one GPU has a node; None: it had none within PATIENCE_SECONDS."""
+    """Return the seconds until a pod of one GPU has a node; None after TIMEOUT_SECONDS."""
     name = f"probe-{number}"
     began = time.monotonic()
     kube.insist("create", "-f", "-", stdin=json.dumps(pod(name, limits={names.GPU: "1"})))
     bound = "--for=condition=PodScheduled"
-    waited = kube.kubectl("wait", f"pod/{name}", bound, f"--timeout={PATIENCE_SECONDS:g}s")
+    waited = kube.kubectl("wait", f"pod/{name}", bound, f"--timeout={TIMEOUT_SECONDS:g}s")
     seconds = time.monotonic() - began
     kube.insist("delete", "pod", name, "--wait=false")
     return None if waited.returncode else seconds
 
 
 def filter_buckets(text: str) -> dict[float, float]:
-    """Calls of filter that took at most so many seconds."""
+    """Return the number of filter calls by their upper bound in seconds."""
     found = re.findall(r'call_seconds_bucket{le="([^"]+)",verb="filter"} (\S+)', text)
     return {float(most): float(calls) for most, calls in found}
 
 
 def calls(before: dict[float, float], after: dict[float, float]) -> float:
-    """How many calls of filter there were in between."""
+    """Return the number of filter calls in between."""
     return max(after.values(), default=0.0) - max(before.values(), default=0.0)
 
 
 def quantile(before: dict[float, float], after: dict[float, float], part: float) -> float:
-    """The bucket's upper bound, in seconds."""
+    """Return the upper bound of the quantile's bucket, in seconds."""
     calls = {most: after[most] - before.get(most, 0.0) for most in after}
     total = max(calls.values(), default=0.0)
     return next((most for most in sorted(calls) if calls[most] >= part * total), float("nan"))
 
 
 def memory(system: Kube) -> dict[str, Manifest]:
-    """Of each container of ours: MiB at most, and its limit."""
+    """Return each container's maximum MiB and its limit."""
     found: dict[str, Manifest] = {}
     for component in ("operator", "scheduler", "agent"):
         for each in pods_of_part(system, component):
@@ -241,7 +242,7 @@ def memory(system: Kube) -> dict[str, Manifest]:
 
 
 def failures(report: Manifest) -> list[str]:
-    """Why the figures say nothing good, or nothing at all."""
+    """Return the reasons why the run fails or its figures are not valid."""
     found = [f"{name} was restarted" for name, count in report["restarts"].items() if count]
     found += [f"no {what} was admitted" for what in ATTACKS if not report["admitted"].get(what)]
     if report["filter_calls"] <= 0:
@@ -252,14 +253,14 @@ def failures(report: Manifest) -> list[str]:
 
 
 def leader_name(system: Kube) -> str:
-    """The pod of the leading scheduler; waits for one."""
+    """Return the pod of the leading scheduler; wait for one."""
     found = wait_for(lambda: leader(system, "scheduler"), seconds=60, what="a leading scheduler")
     name: str = found["metadata"]["name"]
     return name
 
 
 def measure(system: Kube, friend: Kube, attacker: Attacker, seconds: float) -> Manifest:
-    """Attack for so long while pods are placed, and report."""
+    """Attack for so many seconds while pods are placed, and return the report."""
     with ledger_reader(system) as ledger:
         leaders = [leader_name(system)]
         before, restarted = filter_buckets(ledger.text()), restarts(system)
@@ -267,7 +268,7 @@ def measure(system: Kube, friend: Kube, attacker: Attacker, seconds: float) -> M
             command = {"command": ["python3", "-c", FLOOD]}
             attacker.create("flood", pod(f"flood-{number}", container=command))
         tried: list[float | None] = []
-        with beside(attacker.round):
+        with run_in_background(attacker.round):
             ends = time.monotonic() + seconds
             while time.monotonic() < ends:
                 tried.append(place_one(friend, len(tried)))
@@ -297,7 +298,7 @@ def measure(system: Kube, friend: Kube, attacker: Attacker, seconds: float) -> M
 
 
 def main() -> int:
-    """Run for so long and print the report; 1 where `failures` finds any."""
+    """Run and print the report; return 1 if there are failures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=600.0)
     seconds = parser.parse_args().seconds

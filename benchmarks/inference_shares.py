@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long users of an inference server wait, by the size of its share of a GPU.
+"""Measures the latency of an inference server by the size of its share of a GPU.
 
     python3 benchmarks/inference_shares.py           # shares of 10, 30, 50 and 100 percent
     python3 benchmarks/inference_shares.py --table   # only the table, from the reports
 
 Runs `inference-load` once for each share, one after the other on one GPU, each as a limited share's
 container would: under an MPS daemon of this script's own, with the variables that the agent sets.
-The same requests come at the same times in each. With nothing beside it a share has the GPU's whole
-memory bandwidth and power to itself, so this is what the limit alone costs; neighbours cost more.
+The same requests come at the same times in each. Without neighbours a share has the GPU's whole
+memory bandwidth and power, so this is the cost of the limit alone; neighbours cost more.
 
-Leaves docs/reports/inference-shares-DEVICE.json and the table in docs/workloads/inference.md.
-Nothing about the GPU is changed: the compute mode stays, and the daemon ends with the script. Needs
+Writes docs/reports/inference-shares-DEVICE.json and the table in docs/workloads/inference.md.
+The GPU's settings do not change: the compute mode stays, and the daemon ends with the script. Needs
 a Python with torch, Triton, NumPy, click, msgspec, PyYAML, aiohttp, starlette, uvicorn and
 prometheus-client, and the driver's nvidia-cuda-mps-control.
 """
@@ -60,7 +60,7 @@ Report = dict[str, Any]
 
 
 def thread_percent(percent: int, model: str) -> int:
-    """Return how much of a GPU's threads the chart's agent leaves a share of this percentage."""
+    """Return the percentage of a GPU's threads that the chart's agent sets for a share."""
     sound = yaml.safe_load(VALUES.read_text())["shares"]["soundThreads"]
     return parse_sound_threads(json.dumps(sound)).up_to(percent, model)
 
@@ -85,7 +85,7 @@ def control_program() -> str:
     """
     path = os.pathsep.join([os.environ.get("PATH", ""), *PROGRAM_FOLDERS])
     if (found := shutil.which(CONTROL, path=path)) is None:
-        sys.exit(f"{CONTROL} is not there: shares of this host cannot be limited")
+        sys.exit(f"{CONTROL} is not installed: shares of this host cannot be limited")
     return found
 
 
@@ -101,7 +101,7 @@ def daemon(control: str) -> Iterator[Path]:
         environ = os.environ | {
             "CUDA_MPS_PIPE_DIRECTORY": folder,
             "CUDA_MPS_LOG_DIRECTORY": folder,
-            # The daemon starts the server that lies beside it.
+            # The daemon starts the server program in its own folder.
             "PATH": f"{Path(control).parent}:{os.environ.get('PATH', '')}",
         }
         log = pipes / "daemon.log"
@@ -129,14 +129,16 @@ def daemon(control: str) -> Iterator[Path]:
             process.wait(DAEMON_SECONDS)
 
 
-def measure(asked: argparse.Namespace, percent: int, pipes: Path, seconds: float) -> Report | None:
+def measure(
+    options: argparse.Namespace, percent: int, pipes: Path, seconds: float
+) -> Report | None:
     """Return the result of one share, or None where there is none."""
     command = [
         sys.executable, "-m", "gpupack_workloads", "inference-load", "--require-gpu", "--json",
-        f"--rate={asked.rate}", f"--seconds={asked.seconds}", f"--seed={asked.seed}",
+        f"--rate={options.rate}", f"--seconds={options.seconds}", f"--seed={options.seed}",
     ]  # fmt: skip
     threads = thread_percent(percent, next(iter(ask_driver("name")), ""))
-    environ = os.environ | environment(percent, threads, asked.memory_mib, pipes)
+    environ = os.environ | environment(percent, threads, options.memory_mib, pipes)
     environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, (str(WORKLOADS), os.environ.get("PYTHONPATH")))
     )
@@ -226,16 +228,16 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     """Measure all shares; 0 if each has its verified result."""
-    asked = arguments()
-    if asked.table:
+    options = arguments()
+    if options.table:
         write_table(REPORTS, DOCUMENT)
         return 0
-    deadline = time.monotonic() + asked.limit_seconds
+    deadline = time.monotonic() + options.limit_seconds
     results = []
     with daemon(control_program()) as pipes:
-        for percent in asked.percents:
+        for percent in options.percents:
             left = deadline - time.monotonic()
-            if left > 0 and (result := measure(asked, percent, pipes, left)):
+            if left > 0 and (result := measure(options, percent, pipes, left)):
                 results.append(result)
     verified = [each for each in results if each["verified"]]
     if verified:
@@ -246,15 +248,15 @@ def main() -> int:
             "results": verified,
         }
         device = device_name(str(verified[0]["metrics"]["device"]))
-        path = asked.out / f"inference-shares-{device}.json"
+        path = options.out / f"inference-shares-{device}.json"
         path.write_text(json.dumps(report, indent=1) + "\n")
         print(
-            f"{len(verified)} of {len(asked.percents)} shares -> {path}\n{table([report])}",
+            f"{len(verified)} of {len(options.percents)} shares -> {path}\n{table([report])}",
             flush=True,
         )
-        if asked.out == REPORTS:
+        if options.out == REPORTS:
             write_table(REPORTS, DOCUMENT)
-    return 0 if len(verified) == len(asked.percents) else 1
+    return 0 if len(verified) == len(options.percents) else 1
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long does a gang of 1,024 workers take from apply to all bound, and what does it cost?
+"""Measures the time from apply until all workers of a gang of 1,024 are bound, and its cost.
 
     sudo PYTHONPATH=tests/e2e:tests/truth .dev/venv/bin/python benchmarks/large_gang.py
         [--workers 1024] [--layout shared --layout separate] [--json FILE]
@@ -34,7 +34,7 @@ from gpupack_kubeclient.client import Event, decode
 from gpupack_kubeclient.resources import PODS
 
 NAMESPACE, NAME = "large-gang", "gang"
-PATIENCE_SECONDS = 900.0
+TIMEOUT_SECONDS = 900.0
 PARTS = {
     "operator": "gpupack_operator",
     "extender": "gpupack_extender",
@@ -43,7 +43,7 @@ PARTS = {
     "kube-controller-manager": "kube-controller-manager",
     "etcd": "etcd",
 }
-"""What the command line of a part's process has in its first words."""
+"""First words of the command line of each component's process."""
 
 TOLERATED = (
     "kwok.x-k8s.io/node",
@@ -58,9 +58,9 @@ Json = dict[str, Any]
 
 
 def gang(workers: int, *, pod_per_worker: bool) -> Json:
-    """A job whose pods only simulated nodes take, and which outlives their heartbeats.
+    """Return a job whose pods only simulated nodes take, and which survives late heartbeats.
 
-    One process sends those of all simulated nodes, and starves where the machine is busy.
+    One process sends the heartbeats of all simulated nodes, and is late on a busy machine.
     """
     worker = {"name": "worker", "image": "none", "resources": {"requests": {"cpu": "1"}}}
     spec = {
@@ -82,7 +82,7 @@ def gang(workers: int, *, pod_per_worker: bool) -> Json:
 
 
 class Seen:
-    """When the watch first showed each pod, and each pod with a node."""
+    """Times at which the watch first showed each pod, and each pod with a node."""
 
     def __init__(self) -> None:
         self.created: dict[str, float] = {}
@@ -91,11 +91,11 @@ class Seen:
 
     @property
     def bound_workers(self) -> int:
-        """How many workers have a node."""
+        """Number of workers with a node."""
         return sum(self.workers[uid] for uid in self.bound)
 
     def see(self, pod: objects.Pod) -> None:
-        """An event."""
+        """Record an event."""
         now = time.monotonic()
         self.created.setdefault(pod.metadata.uid, now)
         self.workers[pod.metadata.uid] = sum(
@@ -124,7 +124,7 @@ async def measured(cluster: Cluster, kube: Kube, manifest: Json) -> Json:
         begun = time.monotonic()
         await asyncio.to_thread(kube.insist, "create", "-f", "-", stdin=json.dumps(manifest))
         admitted: float | None = None
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while seen.bound_workers < workers:
                 await asyncio.sleep(0.5)
                 job = await asyncio.to_thread(the_job, kube)
@@ -143,13 +143,13 @@ async def measured(cluster: Cluster, kube: Kube, manifest: Json) -> Json:
 
 
 def the_job(kube: Kube) -> Json:
-    """The GPUJob as it is now."""
+    """Return the GPUJob."""
     found: Json = json.loads(kube.insist("get", "gpujob", NAME, "-o", "json"))
     return found
 
 
 def sizes(kube: Kube) -> Json:
-    """Bytes of each object, and of the parts of the GPUJob's status."""
+    """Return the bytes of each object, and of the parts of the GPUJob's status."""
 
     def raw(path: str) -> bytes:
         return kube.insist("get", "--raw", path).encode()
@@ -169,7 +169,7 @@ def sizes(kube: Kube) -> Json:
 
 
 def memory_mib() -> dict[str, list[int]]:
-    """The most that each process of a part has had resident; one figure for each process."""
+    """Return the maximum resident memory of each process by component."""
     found: dict[str, list[int]] = {part: [] for part in PARTS}
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -196,7 +196,7 @@ def one(cluster: Cluster, kube: Kube, manifest: Json) -> Json:
         kube.kubectl("delete", "gpujob", NAME, "--wait=false")
         wait_for(
             lambda: not kube.insist("get", "pods", "-o", "name").strip(),
-            seconds=PATIENCE_SECONDS,
+            seconds=TIMEOUT_SECONDS,
             what="the gang's pods are gone",
         )
         kube.kubectl("delete", "namespace", NAMESPACE)

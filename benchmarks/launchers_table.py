@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the table of docs/your-own-image.md from what the launchers' test found on a cluster.
+"""Writes the table of docs/your-own-image.md from the report of the launchers' test.
 
     LAUNCHERS_REPORT=docs/reports/launchers.json make test-launchers
     python benchmarks/launchers_table.py
 
-Each row is one job of tests/e2e/test_launchers.py; its processes have said what they found.
+Each row is one job of tests/e2e/test_launchers.py, with the facts that its processes reported.
 """
 
 import json
@@ -18,7 +18,7 @@ REPORT = ROOT / "docs" / "reports" / "launchers.json"
 DOCUMENT = ROOT / "docs" / "your-own-image.md"
 NAME = "launchers"
 MAX_COMMAND = 64
-"""Letters of a command that the table shows whole."""
+"""Maximum length of a command that the table shows whole."""
 HEAD = ("manifest", "command", "workers x GPUs", "rank", "world size", "local rank", "device")
 
 
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def table(report: dict[str, Any]) -> str:
-    """Return a row for each job; of its processes, what each found, worker by worker."""
+    """Return a row for each job, with the facts of its processes by worker."""
     return documents.table(HEAD, (_row(each) for each in report.values()))
 
 

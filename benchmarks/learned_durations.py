@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it is worth to know how long jobs take: backfill with exact, learned and no durations.
+"""Compares backfill with exact, learned and no durations.
 
     python benchmarks/learned_durations.py --write
 
 Philly-style jobs (gpupack_simulator.philly) on --nodes nodes of 8 GPUs, once for each of --seeds.
-They are submitted again and again: a tenant has --kinds kinds of job. Durations, which stay the
-same, are so dealt out that of the variance of their ranks' normal scores --alike lies between kinds
-and the rest within one; that is an assumption. EASY backfill by age; who was let in on a guess is
-stopped for the one it went past after --guess-delay seconds. --write makes the report in
+Tenants submit jobs repeatedly: a tenant has --kinds kinds of job. The same durations are assigned
+to kinds so that --alike of the variance of their ranks' normal scores is between kinds and the rest
+within a kind; that is an assumption. EASY backfill by age; a job that was backfilled on an estimate
+is preempted for the queue head after --guess-delay seconds. --write writes the report in
 docs/reports and the table of docs/queueing/measurements.md.
 """
 
@@ -32,7 +32,7 @@ from gpupack_simulator.record import Cause
 
 SCHEMA: Final = "gpupack.dev/learned-durations/v1"
 COMPARED: Final = (KnownDurations.EXACT, KnownDurations.LEARNED, KnownDurations.NONE)
-"""The jobs drawn here have no walltimes."""
+"""Kinds of durations to compare; the drawn jobs have no walltimes."""
 REPORT: Final = Path("docs/reports/learned-durations.json")
 DOCUMENT: Final = Path("docs/queueing/measurements.md")
 MARKS: Final = "durations"
@@ -50,7 +50,7 @@ FIGURES: Final = {
 
 
 def of_kinds(jobs: Sequence[Job], kinds: int, alike: float, random: Random) -> list[Job]:
-    """The same arrivals, sizes and durations; those of one kind of a tenant are alike."""
+    """Return the same jobs with durations reassigned so that those of a tenant's kind are alike."""
     between, within = sqrt(alike), sqrt(1 - alike)
     centres: dict[tuple[str, int], float] = {}
     dealt = []
@@ -70,7 +70,7 @@ def of_kinds(jobs: Sequence[Job], kinds: int, alike: float, random: Random) -> l
 def run(
     workload: Workload, known: KnownDurations, options: argparse.Namespace, seed: int
 ) -> dict[str, Any]:
-    """Until the last job has arrived."""
+    """Run until the last job has arrived."""
     easy = DISCIPLINES["backfill"]
     rules = replace(easy.rules, max_backfill_delay_seconds=options.guess_delay)
     settings = Settings(
@@ -108,27 +108,30 @@ def _hours(seconds: float | None) -> float | None:
 
 
 def table(report: Mapping[str, Any]) -> str:
-    """One row for each; mean ± standard deviation over seeds."""
+    """Return the table, a row for each kind of durations: mean ± standard deviation over seeds."""
     heads = ["durations", "mean wait, h", *SIZES.values(), *(head for head, _ in FIGURES.values())]
     lines = [row(heads), row(["---"] * len(heads))]
     for known, runs in report["durations"].items():
-        waits = [_told([one["waits_hours"][size] for one in runs.values()], 2) for size in SIZES]
-        mean_wait = _told([one["wait_mean_hours"] for one in runs.values()], 2)
+        waits = [
+            _mean_and_spread([one["waits_hours"][size] for one in runs.values()], 2)
+            for size in SIZES
+        ]
+        mean_wait = _mean_and_spread([one["wait_mean_hours"] for one in runs.values()], 2)
         cells = [
-            _told([one[name] for one in runs.values()], digits)
+            _mean_and_spread([one[name] for one in runs.values()], digits)
             for name, (_, digits) in FIGURES.items()
         ]
         lines.append(row([known, mean_wait, *waits, *cells]))
     return "\n".join(lines)
 
 
-def _told(values: Sequence[float], digits: int) -> str:
+def _mean_and_spread(values: Sequence[float], digits: int) -> str:
     spread = f" ± {stdev(values):,.{digits}f}" if len(values) > 1 else ""
     return f"{mean(values):,.{digits}f}{spread}"
 
 
 def main() -> None:
-    """Run it all, print the table, and write it where asked to."""
+    """Run all, print the table, and write it if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", default="best-fit", help="where jobs are placed")
     parser.add_argument("--load", type=float, default=1.0, help="1: exactly all GPUs on average")
@@ -136,8 +139,8 @@ def main() -> None:
     parser.add_argument("--days", type=float, default=14.0)
     parser.add_argument("--warm-up", type=float, default=4.0, help="days")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--kinds", type=int, default=8, help="of each tenant")
-    parser.add_argument("--alike", type=float, default=0.7, help="part of the variance, 0 to 1")
+    parser.add_argument("--kinds", type=int, default=8, help="kinds of jobs of each tenant")
+    parser.add_argument("--alike", type=float, default=0.7, help="variance between kinds, 0 to 1")
     parser.add_argument("--guess-delay", type=float, default=300.0, help="seconds")
     parser.add_argument("--write", action="store_true", help=f"write {REPORT} and {DOCUMENT}")
     options = parser.parse_args()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of metrics in docs/monitoring.md, from what the parts register.
+"""Writes the table of metrics in docs/monitoring.md from what the components register.
 
     python benchmarks/metrics_table.py [--write]
 
-The parts are put together as they are in a cluster, and not run: nothing is asked of an API server.
+The components are constructed as in a cluster and do not run: there are no calls to an API server.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from prometheus_client.registry import Collector
 ROOT: Final = pathlib.Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs/monitoring.md"
 MARKS: Final = "metrics"
-"""Between which the table stands."""
+"""Marks around the table."""
 SUFFIXES: Final = {"counter": "_total"}
 
 
 def of_extender(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
-    """What an extender registers; its loop must run."""
+    """Return an extender's registry; its loop must run."""
     from gpupack_extender import app  # noqa: PLC0415 - the parts take a second each
     from gpupack_extender.settings import Settings  # noqa: PLC0415
 
@@ -36,14 +36,14 @@ def of_extender(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
 
 
 def of_operator(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
-    """What an operator registers."""
+    """Return an operator's registry."""
     from gpupack_operator.service import MetricSources  # noqa: PLC0415
 
     return _registry(MetricSources().collectors(), folder)
 
 
 def of_agent(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
-    """What an agent registers."""
+    """Return an agent's registry."""
     from gpupack_agent.agent_metrics import AgentMetrics  # noqa: PLC0415
     from gpupack_agent.gpu_metrics import GpuMetrics  # noqa: PLC0415
     from gpupack_agent.gpunode import GpuNodeWriter  # noqa: PLC0415
@@ -65,7 +65,7 @@ def of_agent(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
 
 
 def of_api(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
-    """What an API registers; its loop must run."""
+    """Return an API's registry; its loop must run."""
     from gpupack_apiserver import app  # noqa: PLC0415
     from gpupack_apiserver.settings import Settings  # noqa: PLC0415
 
@@ -82,7 +82,7 @@ PARTS: Final = {
 
 
 async def registries() -> dict[str, prometheus_client.CollectorRegistry]:
-    """Of all parts, by name."""
+    """Return the registries of all components by name."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         _certificate(folder)
@@ -90,36 +90,36 @@ async def registries() -> dict[str, prometheus_client.CollectorRegistry]:
 
 
 def table(found: dict[str, prometheus_client.CollectorRegistry]) -> str:
-    """A line for each family, those that several parts have once."""
+    """Return a line for each family; a family of several components has one line."""
     lines: dict[str, tuple[Metric, tuple[str, ...], list[str]]] = {}
     for part, registry in found.items():
         for family in registry.collect():
             shown = labels(family, registry)
             lines.setdefault(family.name, (family, shown, []))[2].append(part)
     rows = [_row(*lines[name]) for name in sorted(lines, key=_order)]
-    head = "| metric | type | labels | of | what it tells |\n|---|---|---|---|---|"
+    head = "| metric | type | labels | component | meaning |\n|---|---|---|---|---|"
     return "\n".join([head, *rows])
 
 
 def _row(family: Metric, names: tuple[str, ...], parts: list[str]) -> str:
     name = family.name + SUFFIXES.get(family.type, "")
-    told = family.documentation.replace("|", r"\|")
+    help_text = family.documentation.replace("|", r"\|")
     shown = ", ".join(f"`{label}`" for label in names)
     if family.name.startswith("DCGM"):
         shown = "as dcgm-exporter"
-    return f"| `{name}` | {family.type} | {shown} | {', '.join(parts)} | {told} |"
+    return f"| `{name}` | {family.type} | {shown} | {', '.join(parts)} | {help_text} |"
 
 
 def _order(name: str) -> tuple[bool, str]:
-    """Ours first."""
+    """Return a sort key: gpupack's own metrics first."""
     return not name.startswith("gpupack"), name
 
 
 def labels(family: Metric, registry: Any) -> tuple[str, ...]:
-    """Those of a family, also where it has no series."""
+    """Return the labels of a family, also if it has no series."""
     own = getattr(family, "_labelnames", None)
     if own is None:
-        # Of one that was never set only the library knows its labels.
+        # Without series the labels are only in the library's internals.
         known = registry._names_to_collectors  # noqa: SLF001 - see above
         own = getattr(known.get(family.name), "_labelnames", ())
     if not own and family.samples:
@@ -146,7 +146,7 @@ def _registry(
 
 
 def _api() -> Any:
-    """A connection by which nothing is asked."""
+    """Return a connection that is not used."""
     from gpupack_kubeclient.client import Api  # noqa: PLC0415
 
     return Api(None)  # type: ignore[arg-type]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/packing.md on a mixed cluster: every policy, filling and with departures.
+"""Writes the table of docs/packing.md on a mixed cluster: all policies, filling and departures.
 
     python benchmarks/mixed_clusters.py [--description examples/simulator/mixed.yaml] [--write]
 
-All policies see the same jobs under a seed and learn what they can from them; nobody is told the
-mix. Waits are in mean lifetimes, of jobs by size. ↓: worse than the best of its column by more than
+All policies see the same jobs under a seed and learn from them; none is given the mix. Waits are
+in mean lifetimes, of jobs by size. ↓: worse than the best of its column by more than
 Student's t interval of 95 % of the mean difference over the seeds.
 """
 
@@ -37,7 +37,7 @@ Cells = dict[Column, list[float]]
 
 
 def measured(policy: str, options: argparse.Namespace) -> Cells:
-    """All figures of one policy."""
+    """Return all figures of one policy."""
     style = read_mixed(options.description)
     pods, cells = mixed_pods(style), dict[Column, list[float]]()
     for seed in range(options.seeds):
@@ -69,7 +69,7 @@ def _short(size: Size) -> str:
 
 
 def table(found: Mapping[str, Cells], experiment: str) -> str:
-    """One line a policy; those behind the best beyond noise are marked."""
+    """Return one line per policy; those significantly worse than the best are marked."""
     columns = [column for column in next(iter(found.values())) if column[0] == experiment]
     lines = [
         row(["policy", *(figure for _, figure in columns)]),
@@ -95,7 +95,7 @@ def _cell(ours: Sequence[float], all_: Sequence[Sequence[float]], column: Column
 
 
 def main() -> None:
-    """Run it all, print the tables, and write them where asked to."""
+    """Run all, print the tables, and write them if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--description", type=Path, default=DESCRIPTION)
     parser.add_argument("--policies", default=",".join(NAMES))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With which percentages of a GPU's threads under CUDA MPS torch's matrix products are right.
+"""Finds the percentages of a GPU's threads at which torch's products are right under CUDA MPS.
 
     python3 benchmarks/mps_products.py                  # every percentage
     python3 benchmarks/mps_products.py --percents 30,50
@@ -7,11 +7,11 @@
 cuBLAS chooses its kernels by the multiprocessors that MPS leaves a process, and with most numbers
 of an H100's it leaves parts of a product unwritten (docs/adr/0058). Each percentage is tried by a
 process of its own under a daemon of this script's own, with the variables that the agent sets for a
-limited share: products of twelve heights and nine weights, in bf16 and fp16, beside the same in 32
-bits, written over NaNs. What is sound goes into the chart's shares.soundThreads, which a test holds
-to the reports.
+limited share: products of twelve heights and nine weights, in bf16 and fp16, compared with the same
+in 32 bits, written over NaNs. The sound percentages go into the chart's shares.soundThreads, which
+a test compares with the reports.
 
-Leaves docs/reports/mps-products-DEVICE-cublas-VERSION.json. Nothing about the GPU is changed. Needs
+Writes docs/reports/mps-products-DEVICE-cublas-VERSION.json. The GPU's settings do not change. Needs
 a Python with torch, msgspec and PyYAML, and the driver's nvidia-cuda-mps-control.
 """
 
@@ -160,12 +160,12 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     """Measure, print and leave the report."""
-    asked = arguments()
-    if asked.child:
+    options = arguments()
+    if options.child:
         print(json.dumps(tried()))
         return
-    with daemon(control_program()) as pipes, ThreadPoolExecutor(asked.at_once) as pool:
-        results = list(pool.map(partial(measure, pipes=pipes), asked.percents))
+    with daemon(control_program()) as pipes, ThreadPoolExecutor(options.at_once) as pool:
+        results = list(pool.map(partial(measure, pipes=pipes), options.percents))
     device, cublas = (str(results[0][key]) for key in COMMON)
     report = {
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -176,8 +176,8 @@ def main() -> None:
         "sound": sound_ranges(results),
         "results": [{k: v for k, v in each.items() if k not in COMMON} for each in results],
     }
-    asked.out.mkdir(parents=True, exist_ok=True)
-    path = asked.out / f"mps-products-{device_name(device)}-cublas-{cublas}.json"
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / f"mps-products-{device_name(device)}-cublas-{cublas}.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
     print(f"sound: {report['sound']} -> {path}")
 

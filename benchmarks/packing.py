@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/packing.md: every workload filled, and kept busy at three loads.
+"""Writes the tables of docs/packing.md: every workload filled, and kept busy at three loads.
 
     python benchmarks/packing.py --traces FOLDER [--write]
 
@@ -35,10 +35,10 @@ HEADS: Final = {
     "drop": ("workload", "load", "seeds", "allocation %"),
     "fifo-skip": (
         *("workload", "load", "seeds", "allocation %"),
-        *("wait share", "one", "2-3", "4-7", "8", "by GPU asked for"),
+        *("wait share", "one", "2-3", "4-7", "8", "by requested GPU"),
     ),
 }
-"""Who is dropped does not wait."""
+"""Dropped jobs do not wait."""
 
 Runs = Mapping[str, Mapping[str, Any]]
 """Figures by seed."""
@@ -48,7 +48,7 @@ Results = Mapping[str, Runs]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What to run and where the results are kept."""
+    """Runs to make, and the folder of their results."""
 
     traces: Path
     out: Path
@@ -60,12 +60,12 @@ class Bench:
     processes: int | None
 
     def filling(self, workload: str) -> Results:
-        """The published experiment."""
+        """Return the results of the published experiment."""
         options = ("--demand", "1.3")
         return self._replay(f"fill-{workload}", workload, self.policies, self.seeds, options)
 
     def busy(self, workload: str, load: float, discipline: str) -> Results:
-        """Jobs come and go."""
+        """Return the results of jobs that arrive and depart."""
         times = f"{self.warm_up:g}-{self.measured:g}"
         return self._replay(
             f"busy-{workload}-{load:g}-{discipline}-{times}",
@@ -79,7 +79,7 @@ class Bench:
         )
 
     def pods(self, workload: str) -> Path:
-        """Of the trace."""
+        """Return the path of the trace's pods."""
         return self.traces / f"openb_pod_list_{workload}.csv"
 
     def _replay(
@@ -108,10 +108,10 @@ class Bench:
 
 
 def _answers(results: Results, policies: Sequence[str], seeds: int) -> bool:
-    """Whether they are of the policies and seeds that are asked for."""
-    asked = {str(seed) for seed in range(seeds)}
+    """Whether the results have the requested policies and seeds."""
+    wanted = {str(seed) for seed in range(seeds)}
     return list(results) == list(policies) and all(
-        runs.keys() == asked for runs in results.values()
+        runs.keys() == wanted for runs in results.values()
     )
 
 
@@ -121,7 +121,7 @@ def _results(path: Path) -> Results:
 
 
 def filling_table(bench: Bench, workloads: Iterable[str]) -> str:
-    """Allocated share of the GPUs at 100 and 130 % of demand."""
+    """Return the allocated share of the GPUs at 100 and 130 % of demand."""
     policies = bench.policies
     lines = [row(["workload", *policies]), row(["---"] * (len(policies) + 1))]
     for workload in workloads:
@@ -144,7 +144,7 @@ def _mean(runs: Runs, figure: str) -> float:
 def busy_table(
     bench: Bench, workloads: Iterable[str], loads: Iterable[float], discipline: str
 ) -> str:
-    """Ours, in brackets its difference to FGD; those that are worse beyond chance are marked."""
+    """Return our figures, with the difference to FGD; significantly worse ones are marked."""
     rows = {
         (workload, load): _differences(
             bench.busy(workload, load, discipline), bench.pods(workload), discipline
@@ -184,17 +184,17 @@ def _allocation(run: Mapping[str, Any]) -> float:
 
 
 def _wait(run: Mapping[str, Any], size: Size) -> float:
-    """Mean lifetimes; no job of that size waited where there was none."""
+    """Return the wait in mean lifetimes; 0 if there was no job of that size."""
     return float(run["wait_lifetimes"].get(size) or 0.0)
 
 
 def _gpu_wait(run: Mapping[str, Any], demand: Mapping[Size, float]) -> float:
-    """What a GPU that is asked for waits on average."""
+    """Return the mean wait per requested GPU."""
     return sum(share * _wait(run, size) for size, share in demand.items())
 
 
 def _demand(pods: Path) -> dict[Size, float]:
-    """How much of all GPU capacity that the pods ask for is of each size."""
+    """Return each size's share of the requested GPU capacity."""
     requests = [pod.request for pod in read_pods(pods)]
     whole = sum(request.milli for request in requests)
     return {
@@ -204,7 +204,7 @@ def _demand(pods: Path) -> dict[Size, float]:
 
 
 def main() -> None:
-    """Run what is missing, print the tables, and write them where asked to."""
+    """Run what is missing, print the tables, and write them if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traces", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path(".dev/packing"))
@@ -216,7 +216,7 @@ def main() -> None:
     parser.add_argument("--disciplines", nargs="+", choices=HEADS, default=list(HEADS))
     parser.add_argument("--warm-up", type=float, default=6.0, help="mean lifetimes left out")
     parser.add_argument("--measured", type=float, default=10.0, help="mean lifetimes")
-    parser.add_argument("--processes", type=int, help="at the same time; left out: one per core")
+    parser.add_argument("--processes", type=int, help="parallel processes; default: one per core")
     parser.add_argument("--only", choices=("filling", "busy"))
     parser.add_argument("--write", action="store_true", help=f"write them into {DOCUMENT}")
     options = parser.parse_args()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One figure under two policies, seed by seed: all policies see the same pods under a seed."""
+"""Compares a figure of two policies seed by seed: all policies see the same pods under a seed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from typing import Final
 from gpupack_simulator.output.comparison import confidence_interval
 
 CONFIDENCE: Final = 0.95
-LEAST: Final = 0.0005
-"""Waits below it, of both, are shown as 0."""
+MIN_SHOWN: Final = 0.0005
+"""Waits below it, under both policies, are shown as 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What is compared, and how it is shown. `alone`: the difference without the figure."""
+    """A figure to compare and its format. `alone`: show the difference without the figure."""
 
     name: str
     digits: int
@@ -25,7 +25,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Ours less the base, by seed."""
+    """Differences between our policy and the base by seed."""
 
     figure: Figure
     ours: float
@@ -34,29 +34,29 @@ class Difference:
 
     @property
     def mean(self) -> float:
-        """Over the seeds."""
+        """Mean over the seeds."""
         return mean(self.each)
 
     def worse_at(self, confidence: float) -> bool:
-        """Whether it is worse by more than the interval of this confidence."""
+        """Return whether it is worse by more than the interval of this confidence."""
         loss = -self.mean if self.figure.more_is_better else self.mean
         return loss > confidence_interval(self.each, confidence)
 
 
 def difference(figure: Figure, ours: Sequence[float], base: Sequence[float]) -> Difference:
-    """Of two policies that ran the same seeds, two or more."""
+    """Return the differences of two policies with the same seeds, two or more."""
     each = tuple(a - b for a, b in zip(ours, base, strict=True))
     return Difference(figure, mean(ours), mean(base), each)
 
 
 def judged(one: Difference, figures: int) -> str:
-    """«94.56 (+0.12 ± 0.14) ↑»; `figures`: in the whole table.
+    """Return the text of a cell, such as «94.56 (+0.12 ± 0.14) ↑».
 
     ↑: worse beyond the interval. ↑↑: beyond it too when it is widened for that many figures
     (Bonferroni), so that in one table of twenty a single one is so by chance.
     """
     digits = one.figure.digits
-    if not one.figure.more_is_better and max(one.ours, one.base) < LEAST:
+    if not one.figure.more_is_better and max(one.ours, one.base) < MIN_SHOWN:
         return "0"
     noise = confidence_interval(one.each, CONFIDENCE)
     text = f"{one.mean:+.{digits}f} ± {noise:.{digits}f}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU time that each part of the cluster on this host has taken, as /proc tells it.
+"""Reads the CPU time of each component of the cluster on this host from /proc.
 
-A figure that was taken beside other work says how much that was: `others`.
+`others` is the CPU time of all other work in the same period.
 """
 
 import os
@@ -23,24 +23,24 @@ PARTS = {
     "etcd": "/etcd ",
     "kwok": "/kwok ",
 }
-"""What a part's command lines have in their first words; the first that fits counts."""
+"""First words of a component's command lines; the first match counts."""
 FIRST_WORDS = 4
 TICKS = os.sysconf("SC_CLK_TCK")
 IDLE = (3, 4)
-"""Of /proc/stat's figures: idle, and idle while a disk is waited for."""
+"""Columns of /proc/stat: idle, and waiting for I/O."""
 
 
 class Meter:
-    """Of the time from its making on."""
+    """Measures CPU time from its creation on."""
 
     def __init__(self) -> None:
         self._began, self._busy = time.monotonic(), _busy_seconds()
         self._before = _by_process()
 
     def spent(self) -> dict[str, Any]:
-        """Cores that were busy on average, by part; others are what is no part, nor this process.
+        """Return the mean number of busy cores by component; `others` excludes this process.
 
-        A process that has ended since is not counted; its time is the others'.
+        The time of a process that has ended counts as `others`.
         """
         seconds = time.monotonic() - self._began
         busy = _busy_seconds() - self._busy
@@ -56,7 +56,7 @@ class Meter:
 
 
 def _by_process() -> dict[tuple[str, int], float]:
-    """Seconds by part and process."""
+    """Return CPU seconds by component and process."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         pid = int(folder.name)
@@ -75,6 +75,6 @@ def _by_process() -> dict[tuple[str, int], float]:
 
 
 def _busy_seconds() -> float:
-    """Of all processors."""
+    """Return the busy seconds of all processors."""
     figures = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     return sum(each for at, each in enumerate(figures) if at not in IDLE) / TICKS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures as the SVG that stands in the documents."""
+"""Renders figures as SVG for the documents."""
 
 import io
 
@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 
 
 def svg(figure: Figure, name: str) -> str:
-    """A figure's picture: letters stay letters, and the same figure gives the same bytes.
+    """Return a figure as SVG: text stays text, and the same figure gives the same bytes.
 
     Args:
-        figure: made outside of any style.
-        name: of the picture, of which its identifiers are made.
+        figure: the figure, without a style context.
+        name: name of the picture; its identifiers derive from it.
     """
     written = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):

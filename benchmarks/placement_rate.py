@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast are plain pods placed while two hundred of them wait, and what does it cost the API?
+"""Measures how fast standalone pods are placed while 200 are pending, and the API calls it costs.
 
     sudo PYTHONPATH=tests/e2e .dev/venv/bin/python benchmarks/placement_rate.py
 
 On the cluster of `make cluster-up`, with 25 simulated nodes (kwok) of 8 GPUs: pods that take whole
-nodes hold everything, 200 pods of one GPU wait. Then (all) the holders go at once, and (drip) with
-200 others waiting ten of the placed pods go, one after the other.
+nodes hold all GPUs, and 200 pods of one GPU are pending. Then (all) the holders end at once, and
+(drip) with 200 other pending pods ten of the placed pods end, one after the other.
 
-Calls to the API server are counted by its audit log, which tells who called what; for that the API
-server is started anew with two more arguments, and as it was afterwards. Calls of filter and bind
-are counted by the extender's metrics. Prints one line of JSON.
+Calls to the API server are counted from its audit log. For this the API server is restarted with
+two more arguments, and restored afterwards. Calls of filter and bind are counted from the
+extender's metrics. Prints one line of JSON.
 """
 
 import collections
@@ -36,23 +36,23 @@ PODS = NODES * GPUS_PER_NODE
 NAMESPACE = "placement-rate"
 LOG = STATE / "log" / "audit.log"
 IDLE_SECONDS = 20.0
-PATIENCE_SECONDS = 300.0
+TIMEOUT_SECONDS = 300.0
 ACCOUNT = "gpupack-scheduler"
 AGENTS = {"kube-scheduler": "kube-scheduler", "OpenAPI-Generator": "extender"}
-"""How user agents begin; both run in one pod, under one account."""
+"""Prefixes of user agents; both run in one pod with one account."""
 
 Manifest = dict[str, Any]
 
 
 def node_resources() -> Manifest:
-    """What makes a simulated node hand out GPUs."""
+    """Return the status that gives a simulated node its GPUs."""
     slots = GPUS_PER_NODE * names.SHARE_SLOTS_PER_GPU
     counts = {names.GPU: str(GPUS_PER_NODE), names.GPU_SHARE: str(slots)}
     return {"status": {"capacity": counts, "allocatable": counts}}
 
 
 def gpu_node(index: int) -> Manifest:
-    """The inventory that an agent would write."""
+    """Return the GPUNode that an agent would write."""
     devices = [
         {
             "uuid": f"GPU-kwok-{index}-{number}",
@@ -73,7 +73,7 @@ def gpu_node(index: int) -> Manifest:
 
 
 def pod(name: str, gpus: int) -> Manifest:
-    """A plain pod for a simulated node."""
+    """Return a standalone pod for a simulated node."""
     limits = {names.GPU: str(gpus), "cpu": "1", "memory": "1Gi"}
     return {
         "apiVersion": "v1",
@@ -90,7 +90,7 @@ def pod(name: str, gpus: int) -> Manifest:
 
 
 class Bench:
-    """The cluster, and what is measured of it."""
+    """Measurements of the cluster."""
 
     def __init__(self, kube: Kube, ledger: Ledger) -> None:
         self.kube, self.ledger = kube, ledger
@@ -113,12 +113,12 @@ class Bench:
         return report
 
     def free_everything(self) -> None:
-        """All holders go; 200 GPUs become free at once."""
+        """Delete all holders: 200 GPUs become free at once."""
         self.kube.insist("delete", "pod", "-l", "group=holder", "--wait=false")
         self.wait_placed("first", PODS)
 
     def free_one_by_one(self) -> None:
-        """Ten placed pods go, each when the one before has been replaced."""
+        """Delete ten placed pods, each after the one before has been replaced."""
         for number in range(DRIPS):
             self.kube.insist("delete", "pod", f"first-{number}", "--wait=false")
             self.wait_placed("second", number + 1)
@@ -132,12 +132,12 @@ class Bench:
         self.kube.insist("create", "-f", "-", stdin=json.dumps(listed))
 
     def wait_refused(self, group: str, count: int) -> None:
-        """Create pods that wait, and see each refused."""
+        """Create pods that cannot be placed, and wait until each is refused."""
         self.create(group, count, gpus=1)
         self._wait(group, count, lambda each: bool(each["status"].get("conditions")))
 
     def wait_placed(self, group: str, count: int) -> None:
-        """See that so many pods have a node."""
+        """Wait until so many pods have a node."""
         self._wait(group, count, lambda each: "nodeName" in each["spec"])
 
     def _wait(self, group: str, count: int, is_so: Callable[[Manifest], bool]) -> None:
@@ -145,10 +145,10 @@ class Bench:
             listed = self.kube.insist("get", "pods", "-l", f"group={group}", "-o", "json")
             return sum(map(is_so, json.loads(listed)["items"])) >= count
 
-        wait_for(look, seconds=PATIENCE_SECONDS, what=f"{count} pods of {group}")
+        wait_for(look, seconds=TIMEOUT_SECONDS, what=f"{count} pods of {group}")
 
     def phase(self, act: Callable[[], None]) -> Manifest:
-        """Do something and tell what it cost."""
+        """Run a phase and return its cost."""
         calls, began = self.extender_calls(), time.time()
         act()
         ended = time.time()
@@ -157,20 +157,20 @@ class Bench:
         return summary(made, {k: after[k] - calls.get(k, 0) for k in after}, ended - began)
 
     def extender_calls(self) -> dict[str, float]:
-        """Calls by verb and outcome, from the extender's own metrics."""
+        """Return the calls by verb and outcome from the extender's metrics."""
         text = self.ledger.text()
         found = re.findall(r'calls_total{outcome="(\w+)",verb="(\w+)"} (\S+)', text)
         return {f"{verb} {outcome}": float(value) for outcome, verb, value in found}
 
 
 def part_of(call: Call) -> str:
-    """Which of the two it is."""
+    """Return the component that made a call."""
     found = (part for start, part in AGENTS.items() if call.agent.startswith(start))
     return next(found, call.agent)
 
 
 def summary(made: list[Call], calls: dict[str, float], seconds: float) -> Manifest:
-    """Rates, and calls for each pod that was bound."""
+    """Return rates, and calls for each bound pod."""
     bound = sorted(call.at for call in made if call.what == "pods/binding")
     counts = collections.Counter(f"{part_of(call)}: {call.verb} {call.what}" for call in made)
     writes = collections.Counter(part_of(call) for call in made if call.is_write)
@@ -194,7 +194,7 @@ def summary(made: list[Call], calls: dict[str, float], seconds: float) -> Manife
 
 
 def is_telling(report: dict[str, Manifest]) -> bool:
-    """Whether each pod cost one write at most, and calls of filter were counted at all."""
+    """Return whether each pod cost at most one write, and filter calls were counted."""
     writes = [phase.get("extender_writes_per_bound_pod", 0) for phase in report.values()]
     return max(writes) <= 1 and any(
         phase["filter_calls_per_second"] > 0 for phase in report.values()
@@ -203,7 +203,7 @@ def is_telling(report: dict[str, Manifest]) -> bool:
 
 @contextlib.contextmanager
 def simulated_nodes(cluster: Cluster, kube: Kube) -> Iterator[None]:
-    """Nodes without a kubelet that hand out GPUs."""
+    """Create nodes with GPUs and without a kubelet for as long as the context lasts."""
     cluster.up(nodes=len(cluster.nodes()), kwok_nodes=NODES)
     for index in range(1, NODES + 1):
         patch = json.dumps(node_resources())
@@ -222,7 +222,7 @@ def simulated_nodes(cluster: Cluster, kube: Kube) -> Iterator[None]:
 
 @contextlib.contextmanager
 def namespace(kube: Kube) -> Iterator[None]:
-    """A namespace for the pods."""
+    """Create a namespace for the pods for as long as the context lasts."""
     kube.insist("create", "namespace", NAMESPACE)
     try:
         yield
@@ -232,7 +232,7 @@ def namespace(kube: Kube) -> Iterator[None]:
 
 
 def main() -> None:
-    """Measure and print; ended early, it puts the cluster back all the same."""
+    """Measure and print; restore the cluster even if it is interrupted."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(1))
     cluster = Cluster(ClusterSettings(paths=Paths(STATE)))

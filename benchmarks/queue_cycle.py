@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cycle of the queue costs: 10,000 waiting jobs in 200 lanes, 5,000 nodes of 8 GPUs.
+"""Measures a cycle of the queue: 10,000 pending jobs in 200 classes, 5,000 nodes of 8 GPUs.
 
-The cluster is full, divided equally among 50 tenants who wait with 4 kinds of request each, and
-quotas promise every fifth of them something. Jobs end in the order of their deadlines. Measured, in
-milliseconds of the processor's time, after each of so many ends: the first cycle, each of those
-that follow until nothing is due, and one after nothing has changed. And the first after a job was
-submitted in a lane that there is, or in a new one, after a node failed or was repaired, and after
-other quotas were configured (with the configuring itself).
+The cluster is full, divided equally among 50 tenants with 4 kinds of pending request each, and
+every fifth tenant has a quota. Jobs end in the order of their deadlines. Figures are milliseconds
+of CPU time. After each of --ends ends: the first cycle, each cycle that follows until nothing is
+due, and one without a change. And the first cycle after a job was submitted in an existing or in a
+new class, after a node failed or was repaired, and after other quotas were configured (including
+the configuration).
 
-With `--consolidation` all jobs are movable, only those that need whole nodes wait, and others are
-moved for them where that costs less than so many GPU-hours by GPU-hour gained.
+With `--consolidation` all jobs are movable, only jobs that need whole nodes are pending, and others
+are moved for them if that costs less than so many GPU-hours per GPU-hour gained.
 
     python benchmarks/queue_cycle.py [--ends 200] [--changes 20] [--nodes 5000] [--jobs 10000]
 """
@@ -58,7 +58,7 @@ from gpupack_queue import (
 GPUS = 8
 TENANTS = 50
 PROMISED = 20_000
-"""Milli-GPU, to every fifth tenant."""
+"""Quota of every fifth tenant in milli-GPU."""
 KINDS = (
     Gang(1, Request(gpus=1, cpu=MilliCpu(4000))),
     Gang(1, Request(gpus=8, cpu=MilliCpu(32_000))),
@@ -68,7 +68,7 @@ KINDS = (
 
 
 def nodes(count: int) -> list[Node]:
-    """All alike."""
+    """Return equal nodes."""
     return [
         Node(
             NodeName(f"node-{n}"),
@@ -81,7 +81,7 @@ def nodes(count: int) -> list[Node]:
 
 
 def planner(name: str) -> Planner:
-    """By one policy."""
+    """Return a planner with one policy."""
     policy = policy_named(name)
 
     def plan(cluster: Cluster, job: Job) -> tuple[Placement, ...] | None:
@@ -94,7 +94,7 @@ def planner(name: str) -> Planner:
 
 
 class Owner:
-    """Does at once what the queue decides."""
+    """Carries out the queue's decisions at once."""
 
     def __init__(self, cluster: Cluster, queue: Queue, plan: Planner) -> None:
         self.cluster, self.queue, self.plan = cluster, queue, plan
@@ -104,12 +104,12 @@ class Owner:
         self.moved = 0
 
     def submit(self, job: Job, now: float) -> None:
-        """It waits."""
+        """Submit a job."""
         self.jobs[job.id] = job
         self.queue.submit(job, now)
 
     def apply(self, decisions: Decisions, now: float) -> None:
-        """Victims end at once and wait again."""
+        """Carry out decisions; victims end at once and are pending again."""
         for admit in decisions.admitted:
             for worker, placement in enumerate(admit.placements):
                 self.cluster.take(holder_name(admit.job, worker), placement)
@@ -131,18 +131,18 @@ class Owner:
         self.queue.submit(self.jobs[job], now)
 
     def end(self, job: JobId, now: float) -> None:
-        """Its GPUs are free."""
+        """End a job."""
         for worker in range(len(self.running.pop(job))):
             self.cluster.give_back(holder_name(job, worker))
         self.queue.end(job, self.cluster, now)
 
     def change(self, node: Node) -> None:
-        """It is in another state."""
+        """Change the state of a node."""
         self.cluster.set_node(node)
         self.queue.record_node_change(node.name, self.cluster)
 
     def settle(self, now: float) -> list[float]:
-        """Until nothing more is due; what each cycle cost in milliseconds."""
+        """Run cycles until nothing is due; return the milliseconds of each."""
         costs = []
         while True:
             decisions, cost = self.ask(now)
@@ -152,20 +152,20 @@ class Owner:
                 return costs
 
     def ask(self, now: float) -> tuple[Decisions, float]:
-        """One cycle, and what it cost in milliseconds."""
+        """Run one cycle; return its decisions and milliseconds."""
         begun = process_time()
         decisions = self.queue.cycle(self.cluster, now, self.plan)
         return decisions, 1000 * (process_time() - begun)
 
 
 def quotas(milli: int) -> Quotas:
-    """So much is promised to every fifth tenant."""
+    """Return quotas of so many milli-GPU for every fifth tenant."""
     promised = {ANY: Limit(milli)}
     return Quotas(tuple(Quota(Tenant(f"t{n}"), promised) for n in range(0, TENANTS, 5)))
 
 
 def world(node_count: int, job_count: int, policy: str, consolidation: float) -> Owner:
-    """Full, with so many who wait."""
+    """Return a full cluster with so many pending jobs."""
     random = Random(1)  # noqa: S311  # not for secrets
     movable = consolidation > 0
     moves = ConsolidationRules(ratio=consolidation, calm_seconds=600.0)
@@ -198,13 +198,13 @@ def world(node_count: int, job_count: int, policy: str, consolidation: float) ->
 
 
 def changes(owner: Owner, number: int, now: float) -> Iterator[tuple[str, Callable[[], None]]]:
-    """What happens, one after the other; `number` tells the rounds apart."""
+    """Yield changes one after the other; `number` is the round."""
     tenant, gang = Tenant(f"t{number % TENANTS}"), KINDS[number % len(KINDS)]
     job = Job(JobId(f"more-{number}"), gang, now, tenant, duration=3600.0)
-    yield "after a submit in a lane", lambda: owner.submit(job, now)
+    yield "after a submit in a class", lambda: owner.submit(job, now)
     new = Gang(1, Request(gpus=1 + number % GPUS, cpu=MilliCpu(1000 + number)))
     other = Job(JobId(f"other-{number}"), new, now, tenant, duration=3600.0)
-    yield "after a submit in a new lane", lambda: owner.submit(other, now)
+    yield "after a submit in a new class", lambda: owner.submit(other, now)
     node = owner.cluster.nodes()[number]
     sick = (replace(node.devices[0], health=Health.FAILED), *node.devices[1:])
     for what, then in (("failed", replace(node, devices=sick)), ("was repaired", node)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the queue does: waits by size, GPU-hours lost and fairness, of four queues on two workloads.
+"""Compares four queues on two workloads: waits by size, GPU-hours lost and fairness.
 
     python benchmarks/queueing.py --traces FOLDER [--write]
 
@@ -10,9 +10,9 @@
 - **philly-style**: drawn (gpupack_simulator.philly), on --nodes nodes of 8 GPUs, for --days, once
   for each of --seeds. The first --warm-up days are not measured.
 
-A run ends when the last job has arrived: who waits then counts with its wait so far. A search for
-victims that was in vain is repeated after --retry seconds; the cluster's 5 make runs with
-preemption many times as long. --write writes the report in docs/reports, and table and figure of
+A run ends when the last job has arrived: pending jobs count with their wait so far. A search for
+victims without success is repeated after --retry seconds; the cluster's 5 s would make runs with
+preemption many times longer. --write writes the report in docs/reports, and table and figure of
 docs/queueing/measurements.md. --min-runtime is the minimum run time in seconds instead of the
 cluster's default; --report writes the report elsewhere.
 """
@@ -58,38 +58,38 @@ SAMPLES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`told`: how it was made, for the report."""
+    """Nodes and jobs of a run. `parameters`: how they were made, for the report."""
 
     nodes: Sequence[Node]
     jobs: Sequence[Job]
     measured_from: float
-    told: dict[str, Any]
+    parameters: dict[str, Any]
 
     @property
     def gpus(self) -> int:
-        """Of all nodes."""
+        """GPUs of all nodes."""
         return sum(len(node.devices) for node in self.nodes)
 
 
 def openb(options: argparse.Namespace) -> Workload:
-    """A slice of the trace, denser."""
+    """Return a slice of the trace with arrivals sped up."""
     nodes = read_nodes(options.traces / "openb_node_list_gpu_node.csv")[:: options.nodes_every]
     trace = read_timed_jobs(options.traces / "openb_pod_list_default.csv")
     start = FROM_DAY * DAY
     late = [replace(job, arrival=job.arrival - start) for job in trace.jobs if job.arrival >= start]
     capacity = 1000 * sum(len(node.devices) for node in nodes)
     jobs, factor = scale_to_load(late[: options.pods], options.load, capacity)
-    told = {"pods": len(jobs), "arrivals_sped_up": factor, "nodes_every": options.nodes_every}
-    return Workload(nodes, jobs, 0.0, told)
+    parameters = {"pods": len(jobs), "arrivals_sped_up": factor, "nodes_every": options.nodes_every}
+    return Workload(nodes, jobs, 0.0, parameters)
 
 
 def philly(options: argparse.Namespace, seed: int) -> Workload:
-    """Drawn."""
+    """Return a drawn workload."""
     style = PhillyStyle(load=options.load, gpus=8 * options.nodes, days=options.days)
     jobs = philly_jobs(style, Random(seed))  # noqa: S311  # not for secrets
     nodes = [_node(f"node-{number}") for number in range(options.nodes)]
-    told = {"jobs": len(jobs), "days": options.days, "warm_up_days": options.warm_up}
-    return Workload(nodes, jobs, options.warm_up * DAY, told)
+    parameters = {"jobs": len(jobs), "days": options.days, "warm_up_days": options.warm_up}
+    return Workload(nodes, jobs, options.warm_up * DAY, parameters)
 
 
 def _node(name: str) -> Node:
@@ -98,7 +98,7 @@ def _node(name: str) -> Node:
 
 
 def run(workload: Workload, queue: Discipline, options: argparse.Namespace, seed: int) -> Run:
-    """Until the last job has arrived."""
+    """Run until the last job has arrived."""
     preemption = replace(queue.rules.preemption, retry_seconds=options.retry)
     queue = replace(queue, rules=replace(queue.rules, preemption=preemption))
     until = max(job.arrival for job in workload.jobs)
@@ -115,8 +115,8 @@ def run(workload: Workload, queue: Discipline, options: argparse.Namespace, seed
     return Simulator(workload.nodes, workload.jobs, options.policy, settings).run()
 
 
-def told(found: Run, workload: Workload) -> dict[str, Any]:
-    """What the report keeps of a run."""
+def metrics_of(found: Run, workload: Workload) -> dict[str, Any]:
+    """Return a run's figures for the report."""
     made, fair = figures(found), fairness(found, Quotas(), capacity=1000 * workload.gpus)
     lost = losses(found, Cause.PREEMPTED)
     waits = {
@@ -153,7 +153,7 @@ def _part(amount: float, of: float) -> float:
 
 
 def measured(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
-    """By workload."""
+    """Yield the figures by workload."""
     makers: dict[str, Callable[[int], Workload]] = {
         "openb": lambda _seed: openb(options),
         "philly-style": lambda seed: philly(options, seed),
@@ -172,7 +172,7 @@ def measured(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]
                     str(seed): round(offered_load(of.jobs, 1000 * of.gpus), 4)
                     for seed, of in made.items()
                 },
-                "made": {str(seed): of.told for seed, of in made.items()},
+                "made": {str(seed): of.parameters for seed, of in made.items()},
                 "queues": {
                     queue: {
                         str(seed): _timed(name, queue, seed, workload, options)
@@ -188,19 +188,19 @@ def _timed(
     name: str, queue: str, seed: int, workload: Workload, options: argparse.Namespace
 ) -> dict[str, Any]:
     begun = time.perf_counter()
-    found = told(run(workload, QUEUES[queue], options, seed), workload)
+    found = metrics_of(run(workload, QUEUES[queue], options, seed), workload)
     taken = time.perf_counter() - begun
     print(f"{name}, {queue}, seed {seed}: {taken:.0f} s", file=sys.stderr, flush=True)
     return found
 
 
 def main() -> None:
-    """Run it all, print the table, and write it where asked to."""
+    """Run all, print the table, and write it if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traces", type=Path, required=True, help="folder of the openb CSVs")
     parser.add_argument("--policy", default="best-fit", help="where jobs are placed")
     parser.add_argument("--load", type=float, default=1.0, help="1: exactly all GPUs on average")
-    parser.add_argument("--nodes-every", type=int, default=60, help="of openb: every so manieth")
+    parser.add_argument("--nodes-every", type=int, default=60, help="openb: use every N-th node")
     parser.add_argument("--pods", type=int, default=2000, help="of openb")
     parser.add_argument("--nodes", type=int, default=16, help="philly-style, of 8 GPUs each")
     parser.add_argument("--days", type=float, default=14.0, help="philly-style")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long from a fault until all workers of the job run again?
+"""Measures the time from a fault until all workers of the job run again.
 
     sudo PYTHONPATH=tests/e2e .dev/venv/bin/python benchmarks/recovery.py [--runs 10] [--json FILE]
 
@@ -37,13 +37,13 @@ SIMULATED_MEMORY_MIB = 81_559
 BARS = {"process": 10.0, "pod": 10.0, "power": 30.0}
 STEPS = ("ended", "admitted", "running")
 LOOK_SECONDS = 0.05
-PATIENCE_SECONDS = 180.0
+TIMEOUT_SECONDS = 180.0
 
 Fault = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class Bench:
-    """One cluster and the job that is broken again and again."""
+    """One cluster and the job whose workers fail repeatedly."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(ClusterSettings(paths=Paths(STATE)))
@@ -51,7 +51,7 @@ class Bench:
         self._judged = Judged(locks=str(STATE / "locks"), gpu_memory_mib=SIMULATED_MEMORY_MIB)
 
     def start(self) -> None:
-        """The first attempt runs, both workers on the first node."""
+        """Start the job; both workers run on the first node."""
         job = self._judged.job(JOB, workers=2, seconds=3600, maxRestarts=1)
         first, *others = self.cluster.nodes()
         for node in others:
@@ -66,7 +66,7 @@ class Bench:
             raise SystemExit(f"the workers are on {found['status']['nodes']}, not on {first}")
 
     def recovers(self, fault: Fault) -> dict[str, float]:
-        """Seconds from the fault until each step."""
+        """Return the seconds from the fault to each step."""
         self.start()
         with fault():
             began = time.monotonic()
@@ -76,8 +76,8 @@ class Bench:
                 now = time.monotonic() - began
                 reached = _reached(status)
                 steps |= {step: now for step in STEPS if step in reached and step not in steps}
-                if now > PATIENCE_SECONDS:
-                    raise SystemExit(f"not running after {PATIENCE_SECONDS:.0f} s: {status}")
+                if now > TIMEOUT_SECONDS:
+                    raise SystemExit(f"not running after {TIMEOUT_SECONDS:.0f} s: {status}")
                 time.sleep(LOOK_SECONDS)
         self.kube.insist("delete", "gpujob", JOB)
         wait_for(lambda: not self.kube.pods(JOB), seconds=90, what="all pods are gone")
@@ -85,27 +85,27 @@ class Bench:
 
     @contextlib.contextmanager
     def process(self) -> Iterator[None]:
-        """SIGKILL to a worker's processes."""
+        """Kill a worker's processes with SIGKILL."""
         pod = self.kube.pods(JOB)[0]
         kill_in_pod(self.cluster, pod, "judge.py")
         yield
 
     @contextlib.contextmanager
     def pod(self) -> Iterator[None]:
-        """A worker's pod goes at once."""
+        """Delete a worker's pod without a grace period."""
         name = self.kube.pods(JOB)[0]["metadata"]["name"]
         self.kube.delete("pod", name, "--grace-period=1", "--wait=false")
         yield
 
     @contextlib.contextmanager
     def power(self) -> Iterator[None]:
-        """The workers' node is off for as long as it takes."""
+        """Switch the workers' node off until they run elsewhere."""
         with powered_off(self.cluster, self.kube.pods(JOB)[0]["spec"]["nodeName"]):
             yield
 
 
 def _reached(status: dict[str, Any]) -> set[str]:
-    """Steps that the status has come to since the first attempt."""
+    """Return the steps that the status has reached since the first attempt."""
     attempts = status.get("attempts", [])
     reached = {"ended"} if attempts and attempts[0].get("finishedAt") else set()
     if len(attempts) == 1:
@@ -114,7 +114,7 @@ def _reached(status: dict[str, Any]) -> set[str]:
 
 
 def measure(runs: int) -> dict[str, Any]:
-    """Medians and largest of each fault, in seconds."""
+    """Return median and maximum of each fault, in seconds."""
     bench = Bench()
     bench.kube.kubectl("create", "namespace", NAMESPACE)
     faults: dict[str, Fault] = {

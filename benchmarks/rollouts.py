@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long nothing is placed while everything is rolled out: `python benchmarks/rollouts.py [N]`.
+"""Measures how long placement stops during rollouts: `python benchmarks/rollouts.py [N]`.
 
-On the cluster that is up, N times (5): the CRDs change, as an upgrade of the chart changes them,
-and all parts are restarted. Meanwhile a probe makes one pod after the other that asks for a share,
-and measures from its POST until it has a node. The first rollout is followed by a quiet time, in
-which nothing says a word of GPUNodes. Prints one line of JSON: the longest waits, in seconds, and
-the restarts of containers, which must be none.
+On the running cluster, N times (5): the CRDs change, as in an upgrade of the chart, and all
+components are restarted. At the same time a probe creates one pod after the other that requests a
+share, and measures from its POST until it has a node. After the first rollout there is a quiet time
+without GPUNode events. Prints one line of JSON: the longest waits in seconds, and the restarts of
+containers, which must be 0.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ KINDS = ("gpunodes", "gpujobs")
 
 
 def pod(name: str) -> Json:
-    """A pod that asks for a small share and ends at once."""
+    """Return a pod that requests a small share and ends at once."""
     share = {
         "gpupack.dev/gpu-share": "1",
         "gpupack.dev/gpu-percent": "1",
@@ -53,7 +53,7 @@ def pod(name: str) -> Json:
 
 
 async def seconds_to_place(api: client.Api, name: str) -> float:
-    """Make a pod, wait until it has a node, delete it; what is away is asked again."""
+    """Create a pod, wait until it has a node, and delete it; retry calls that fail."""
     began = time.monotonic()
     while time.monotonic() - began < GIVE_UP_SECONDS:
         with contextlib.suppress(errors.AlreadyExists, errors.Unreachable, errors.Refused):
@@ -76,9 +76,9 @@ async def probe(api: client.Api, waits: list[float]) -> None:
 
 
 async def roll_out(api: client.Api, number: int) -> None:
-    """Change the CRDs, restart every part, and wait until each runs in its new form."""
+    """Change the CRDs, restart every component, and wait until the new pods run."""
     for kind in KINDS:
-        # A categories entry is part of the spec: the API server sets its cache of the kind up anew.
+        # A categories entry is part of the spec: the API server rebuilds its cache of the kind.
         categories = {"spec": {"names": {"categories": ["gpupack", f"rollout-{number}"]}}}
         await api.merge(CRDS, f"{kind}.gpupack.dev", categories)
     mark = {"kubectl.kubernetes.io/restartedAt": f"rollout-{number}"}
@@ -93,13 +93,13 @@ async def roll_out(api: client.Api, number: int) -> None:
 
 
 async def restarts(api: client.Api) -> int:
-    """How often containers of the parts ended by themselves."""
+    """Return the restarts of all components' containers."""
     _, pods = await api.page(Resource("/api/v1", "pods", Restarted), namespace=SYSTEM_NAMESPACE)
     return sum(each.count for each in pods)
 
 
 class Restarted(Object, frozen=True):
-    """A pod, of which only its containers' restarts are read."""
+    """A pod with only its containers' restarts."""
 
     status: Json = {}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedulers that place the same pods: gpupack's own, and stock kube-schedulers on this host."""
+"""Runs schedulers that place the same pods: gpupack's, and stock kube-schedulers on this host."""
 
 import contextlib
 import dataclasses
@@ -22,12 +22,12 @@ NO_LIMIT = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Scheduler:
-    """One that places pods which ask for GPUs by this resource.
+    """A scheduler for pods that request GPUs by a resource.
 
     Attributes:
-        name: pods name it as theirs.
-        percentage: of nodes to score; None: as the default profile has it.
-        limited: sends 50 requests a second at most, as by default, and so binds no more pods.
+        name: value of the pods' schedulerName.
+        percentage: percentage of nodes to score; None: the default profile's.
+        limited: whether it sends at most 50 requests a second, the default, which limits bindings.
     """
 
     title: str
@@ -53,13 +53,13 @@ ALL = (OURS, STOCK, UNLIMITED, ALL_NODES)
 
 
 def priority_class(gpus: int) -> str:
-    """By which a stock scheduler takes pods of so many GPUs before smaller ones."""
+    """Return the priority class with which a stock scheduler takes pods of so many GPUs first."""
     return f"scheduling-rate-{gpus}"
 
 
 @contextlib.contextmanager
 def largest_first(kube: Kube, sizes: Collection[int]) -> Iterator[None]:
-    """There are priorities by size; nobody is preempted."""
+    """Create priority classes by size, without preemption, for as long as the context lasts."""
     classes = [priority_class(gpus) for gpus in sizes]
     for name, gpus in zip(classes, sizes, strict=True):
         manifest = {
@@ -78,7 +78,7 @@ def largest_first(kube: Kube, sizes: Collection[int]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def gpupack_stopped(system: Kube) -> Iterator[None]:
-    """No gpupack-scheduler runs; afterwards there are as many replicas as before."""
+    """Stop gpupack's scheduler; restore its replicas at the end."""
     replicas = system.get("deployment", "gpupack-scheduler")["spec"]["replicas"]
     _scale(system, 0)
     try:
@@ -90,7 +90,7 @@ def gpupack_stopped(system: Kube) -> Iterator[None]:
 
 @contextlib.contextmanager
 def running(scheduler: Scheduler, system: Kube, paths: Paths) -> Iterator[None]:
-    """One process of it, which may take some seconds to place its first pod."""
+    """Run one process of a scheduler, which may need some seconds before its first pod."""
     if scheduler is OURS:
         _scale(system, 1)
         try:
@@ -125,7 +125,7 @@ def wait_leader(system: Kube) -> None:
 
 
 def _configuration(scheduler: Scheduler, paths: Paths) -> dict[str, object]:
-    """Its defaults, but for the name and what the scheduler says."""
+    """Return the default configuration with the scheduler's name and settings."""
     configuration: dict[str, object] = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",

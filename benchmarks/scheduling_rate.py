@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast are pods placed, against stock kube-schedulers, and what do those that wait cost?
+"""Measures placement rates against stock kube-schedulers, and the cost of pending pods.
 
     sudo PYTHONPATH=tests/e2e .dev/venv/bin/python benchmarks/scheduling_rate.py
         [--nodes 1000 5000] [--turns 3] [--job-turns 1] [--no-rest] [--write]
@@ -11,17 +11,17 @@ pods    2,000 pods of 1, 2, 4 or 8 GPUs are there before the scheduler starts, t
         no large one fits: for it they have priorities by size. From the first that has a node to
         the last.
 jobs    GPUJobs of 1 to 64 workers of one GPU, and Jobs of the same sizes for a stock scheduler.
-        Made while the scheduler runs, for kube-controller-manager makes their pods meanwhile: by
-        default no more than 20 a second. From the first worker that has a node to the last.
-rest    pods of 8 GPUs hold everything; what gpupack's scheduler costs in a minute then, and in one
-        in which 1,000 pods of one GPU wait beside them.
+        Created while the scheduler runs, because kube-controller-manager creates their pods then:
+        by default at most 20 a second. From the first worker that has a node to the last.
+rest    pods of 8 GPUs hold all GPUs; what gpupack's scheduler costs in a minute then, and in one
+        with 1,000 additional pending pods of one GPU.
 
 In turns: gpupack's scheduler; a stock one that counts an extended resource, default profile, as it
 comes, whose client sends 50 requests a second and so binds no more pods; the same without that
 limit; and that one with percentageOfNodesToScore 100. Only the one that is measured runs, one
-replica of it, beside the cluster's own. Times are those at which a watch of this process shows
-things. `cores` are the busy ones by part, from the first pod with a node on; `others` is what else
-the machine did.
+replica of it, next to the cluster's own. Times are those at which a watch of this process shows
+things. `cores` are the busy cores by component, from the first pod with a node on; `others` is the
+machine's other work.
 
 Prints a line of JSON for each turn, and a table; --write makes the report in docs/reports and the
 table in docs/queueing/measurements.md.
@@ -58,24 +58,24 @@ REPORT, DOCUMENT = DOCS / "reports" / "scheduling-rate.json", DOCS / "queueing/m
 MARK = "scheduling rate"
 NAMESPACE = "scheduling-rate"
 SIZES = {1: 0.4, 2: 0.2, 4: 0.2, 8: 0.2}
-"""GPUs of a pod, and how likely."""
+"""GPUs of a pod, and their probability."""
 WORKERS = (64, 32, 16, 8, 4, 2, 1)
 ROUNDS_OF_JOBS = 8
 SEED = 1
 WAITING, REST_SECONDS, SETTLE_SECONDS = 1000, 60.0, 20.0
-PATIENCE_SECONDS = 900.0
+TIMEOUT_SECONDS = 900.0
 
 Json = dict[str, Any]
 
 
 def sizes(pods: int) -> list[int]:
-    """GPUs of each pod, the largest first; the same for everybody."""
+    """Return the GPUs of each pod, the largest first; the same for all schedulers."""
     drawn = random.Random(SEED).choices(list(SIZES), list(SIZES.values()), k=pods)  # noqa: S311
     return sorted(drawn, reverse=True)
 
 
 def pod(scheduler: Scheduler, name: str, gpus: int) -> Json:
-    """A plain pod for this scheduler."""
+    """Return a standalone pod for this scheduler."""
     spec = {"schedulerName": scheduler.name, **pod_spec(scheduler.resource, gpus)}
     if scheduler is not OURS:
         spec["priorityClassName"] = schedulers.priority_class(gpus)
@@ -83,7 +83,7 @@ def pod(scheduler: Scheduler, name: str, gpus: int) -> Json:
 
 
 def job(scheduler: Scheduler, name: str, workers: int) -> Json:
-    """A Job of as many pods, each of which is placed by itself."""
+    """Return a Job of as many pods, each of which is placed separately."""
     spec = {
         "schedulerName": scheduler.name,
         "restartPolicy": "Never",
@@ -104,7 +104,7 @@ def job(scheduler: Scheduler, name: str, workers: int) -> Json:
 
 
 class Bench:
-    """The cluster with its simulated nodes, in which no scheduler of ours runs."""
+    """The cluster with its simulated nodes, without gpupack's scheduler."""
 
     def __init__(self, cluster: Cluster, api: Api, nodes: int) -> None:
         self._paths, self._api, self._nodes = cluster.settings.paths, api, nodes
@@ -112,10 +112,10 @@ class Bench:
         self._system = Kube(kubeconfig=cluster.kubeconfig, namespace=SYSTEM_NAMESPACE)
 
     async def pods(self, scheduler: Scheduler, gpus: list[int]) -> Json:
-        """Place pods that are there before."""
+        """Place pods that exist before the scheduler starts."""
         async with watched(self._api, NAMESPACE) as seen:
             await self._create(scheduler, "pod", gpus)
-            await seen.until(lambda: len(seen.present) == len(gpus), seconds=PATIENCE_SECONDS)
+            await seen.until(lambda: len(seen.present) == len(gpus), seconds=TIMEOUT_SECONDS)
             with schedulers.running(scheduler, self._system, self._paths):
                 busy = await self._placed(seen, len(gpus))
             by_uid = {uid: gpus[_number(each.metadata.name)] for uid, each in seen.present.items()}
@@ -124,7 +124,7 @@ class Bench:
         return report
 
     async def jobs(self, scheduler: Scheduler, workers: list[int]) -> Json:
-        """Place the pods of jobs that are made while the scheduler runs."""
+        """Place the pods of jobs that are created while the scheduler runs."""
         async with watched(self._api, NAMESPACE) as seen:
             with schedulers.running(scheduler, self._system, self._paths):
                 if scheduler is OURS:
@@ -137,16 +137,16 @@ class Bench:
         return report
 
     async def rest(self, ledger: Ledger) -> Json:
-        """What gpupack's scheduler does while all GPUs are held."""
+        """Measure gpupack's scheduler while all GPUs are held."""
         report: Json = {"waiting": WAITING}
         async with watched(self._api, NAMESPACE) as seen:
             with schedulers.running(OURS, self._system, self._paths):
                 await self._create(OURS, "holder", [GPUS_PER_NODE] * self._nodes)
                 await self._placed(seen, self._nodes)
-                report["nobody_waits"] = await self._minute(ledger)
+                report["none_pending"] = await self._minute(ledger)
                 await self._create(OURS, "waits", [1] * WAITING)
                 report["they_wait"] = await self._minute(ledger)
-                report["placed_meanwhile"] = len(seen.bound) - self._nodes
+                report["placed_at_rest"] = len(seen.bound) - self._nodes
                 await self._delete(seen, PODS.collection(NAMESPACE))
         return report
 
@@ -174,10 +174,10 @@ class Bench:
             await self._api.create(JOBS, job(scheduler, name, workers), namespace=NAMESPACE)
 
     async def _placed(self, seen: Seen, count: int) -> Json:
-        """Wait until so many have a node; what was busy from the first on."""
-        await seen.until(lambda: bool(seen.bound), seconds=PATIENCE_SECONDS)
+        """Wait until so many have a node; return the busy cores since the first."""
+        await seen.until(lambda: bool(seen.bound), seconds=TIMEOUT_SECONDS)
         meter = Meter()
-        await seen.until(lambda: len(seen.bound) >= count, seconds=PATIENCE_SECONDS)
+        await seen.until(lambda: len(seen.bound) >= count, seconds=TIMEOUT_SECONDS)
         return {"busy": meter.spent()}
 
     def _packing(self, seen: Seen, gpus: dict[str, int]) -> Json:
@@ -193,11 +193,11 @@ class Bench:
 
     async def _delete(self, seen: Seen, collection: str) -> None:
         await asyncio.to_thread(delete_all, self._kube, collection)
-        await seen.until(lambda: not seen.present, seconds=PATIENCE_SECONDS)
+        await seen.until(lambda: not seen.present, seconds=TIMEOUT_SECONDS)
 
 
 def rates(seen: Seen) -> Json:
-    """From the first that has a node to the last, and of the halves between."""
+    """Return the rates from the first pod with a node to the last, and of both halves."""
     bound = sorted(seen.bound.values())
     created = sorted(seen.created.values())
     middle = len(bound) // 2
@@ -211,7 +211,7 @@ def rates(seen: Seen) -> Json:
 
 
 def filter_calls(ledger: Ledger) -> int:
-    """All calls of filter so far, by the extender's own metrics."""
+    """Return the number of filter calls so far from the extender's metrics."""
     found = re.findall(r'calls_total{outcome="\w+",verb="filter"} (\S+)', ledger.text())
     return int(sum(map(float, found)))
 
@@ -221,7 +221,7 @@ def _number(name: str) -> int:
 
 
 async def measure(cluster: Cluster, nodes: int, options: argparse.Namespace) -> Json:
-    """All turns with so many nodes."""
+    """Run all turns with so many nodes."""
     system = Kube(kubeconfig=cluster.kubeconfig, namespace=SYSTEM_NAMESPACE)
     report: Json = {"nodes": nodes, "pods": [], "jobs": [], "rest": None}
     rounds = min(ROUNDS_OF_JOBS, nodes * GPUS_PER_NODE // sum(WORKERS))
@@ -248,7 +248,7 @@ async def measure(cluster: Cluster, nodes: int, options: argparse.Namespace) -> 
 
 
 def table(reports: list[Json]) -> str:
-    """Of all, in Markdown: medians over turns, and of the ratios within each turn."""
+    """Return the table in Markdown: medians over turns, and of the ratios within each turn."""
     columns = ("", "nodes", "scheduler", "pods/s", "against the stock default")
     lines = [row((*columns, "nodes used", "nodes wholly free")), row(["---"] * 7)]
     for report in reports:
@@ -274,7 +274,7 @@ def _cells(turns: list[Json], scheduler: Scheduler) -> tuple[str, ...]:
 
 
 def spread(figures: list[float]) -> str:
-    """The median, and the range where they differ."""
+    """Return the median, and the range if the figures differ."""
     middle = statistics.median(figures)
     text = f"{middle:,.0f}"
     return (
@@ -285,7 +285,7 @@ def spread(figures: list[float]) -> str:
 
 
 def main() -> None:
-    """Measure and print; ended early, it puts the cluster back all the same."""
+    """Measure and print; restore the cluster even if it is interrupted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 5000])
     parser.add_argument("--pods", type=int, default=2000)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated nodes (kwok) of 8 GPUs by the thousand, for measurements.
+"""Creates thousands of simulated nodes (kwok) of 8 GPUs for measurements.
 
-They hand their GPUs out twice: as gpupack's, and as an extended resource that any kube-scheduler
-counts. One process sends the heartbeats of them all; as often as the development cluster wants
-them those of a thousand nodes would cost more than what is measured. While the fleet is there,
-kwok sends them seldom, and kube-controller-manager has patience.
+They offer their GPUs twice: as gpupack's, and as an extended resource that any kube-scheduler
+counts. One process sends all heartbeats. At the development cluster's interval those of a thousand
+nodes would cost more than what is measured, so while the nodes exist kwok sends them seldom, and
+kube-controller-manager waits longer for them.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from gpupack_kubeclient.resources import LEASES, NODES
 
 GPUS_PER_NODE, CORES_PER_GPU, GIB_PER_GPU = 8, 16, 128
 EXTENDED_RESOURCE = "example.com/gpu"
-"""What a kube-scheduler without gpupack counts."""
+"""Resource that a kube-scheduler without gpupack counts."""
 SELECTOR = {"type": "kwok"}
 TOLERATIONS = [
     {"key": key, "operator": "Exists"}
     for key in (kwok.ANNOTATION, "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 ]
-PATIENCE_SECONDS = 600.0
+TIMEOUT_SECONDS = 600.0
 AT_ONCE = 32
 LEASE_SECONDS, GRACE_SECONDS = 3600, 7200
 NODE_LEASES = "kube-node-lease"
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 @contextlib.contextmanager
 def fleet(cluster: Cluster, kube: Kube, count: int) -> Iterator[None]:
-    """So many nodes, `kwok-1` and on; when they are gone the cluster is as it was."""
+    """Create nodes `kwok-1` and so on; delete them at the end and restore the cluster."""
     patient = dataclasses.replace(
         cluster.settings, node_lease_seconds=LEASE_SECONDS, node_grace_seconds=GRACE_SECONDS
     )
@@ -57,15 +57,15 @@ def fleet(cluster: Cluster, kube: Kube, count: int) -> Iterator[None]:
         _remove(cluster, kube)
         asyncio.run(_create(cluster, count))
         wait_for(
-            lambda: _ready(kube) == count, seconds=PATIENCE_SECONDS, what=f"{count} nodes Ready"
+            lambda: _ready(kube) == count, seconds=TIMEOUT_SECONDS, what=f"{count} nodes Ready"
         )
         yield
 
 
 def pod_spec(resource: str, gpus: int) -> Json:
-    """Of a pod that only these nodes take, and that is gone as soon as it is deleted.
+    """Return the spec of a pod that only these nodes take, and that is deleted at once.
 
-    Of CPU and memory it takes half of what the nodes have for a GPU.
+    It requests half of a node's CPU and memory per GPU.
     """
     limits = {
         resource: str(gpus),
@@ -81,7 +81,7 @@ def pod_spec(resource: str, gpus: int) -> Json:
 
 
 def job_spec(workers: int, gpus: int) -> Json:
-    """Of a GPUJob that only these nodes take; `gpus` are of each worker."""
+    """Return the spec of a GPUJob that only these nodes take; `gpus`: of each worker."""
     spec = pod_spec(names.GPU, gpus)
     for container in spec["containers"]:
         del container["resources"]["limits"][names.GPU]
@@ -89,7 +89,7 @@ def job_spec(workers: int, gpus: int) -> Json:
 
 
 def gpujob(name: str, workers: int, gpus: int) -> Json:
-    """A GPUJob with such a spec."""
+    """Return a GPUJob with such a spec."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": "GPUJob",
@@ -99,7 +99,7 @@ def gpujob(name: str, workers: int, gpus: int) -> Json:
 
 
 async def for_all(items: Iterable[T], act: Callable[[T], Awaitable[object]]) -> None:
-    """Do it for each, some at a time, begun in their order."""
+    """Run `act` for each item, some at a time, in their order."""
     pending = iter(items)
 
     async def work() -> None:
@@ -112,9 +112,9 @@ async def for_all(items: Iterable[T], act: Callable[[T], Awaitable[object]]) -> 
 
 
 def delete_all(kube: Kube, collection: str, *, selector: str = "") -> None:
-    """Delete a collection by calls of the server's own, which end before all of a large one is.
+    """Delete a collection with the server's calls until it is empty.
 
-    With what its objects own: of Jobs the server would leave the pods.
+    It also deletes owned objects: by default the server would keep the pods of Jobs.
     """
     chosen = f"labelSelector={selector}&" if selector else ""
 
@@ -123,11 +123,11 @@ def delete_all(kube: Kube, collection: str, *, selector: str = "") -> None:
         left = kube.insist("get", "--raw", f"{collection}?{chosen}limit=1")
         return '"items":[]' in left
 
-    wait_for(is_empty, seconds=PATIENCE_SECONDS, what=f"nothing is left of {collection}")
+    wait_for(is_empty, seconds=TIMEOUT_SECONDS, what=f"nothing is left of {collection}")
 
 
 def _restart(cluster: Cluster, *, with_kwok: bool) -> None:
-    """Have kube-controller-manager and kwok run with these settings."""
+    """Restart kube-controller-manager and kwok with these settings."""
     running = cluster.running_units()
     for component in (HostComponent.CONTROLLER_MANAGER, HostComponent.KWOK):
         if component in running:
@@ -156,7 +156,7 @@ def _remove(cluster: Cluster, kube: Kube) -> None:
 
 
 async def _delete_leases(cluster: Cluster) -> None:
-    """Where a Lease is left, another kwok does not take the node before it is over."""
+    """Delete the nodes' Leases: another kwok takes a node only after its Lease has expired."""
     async with Api.connect({"KUBECONFIG": str(cluster.kubeconfig)}) as api:
 
         async def delete(name: str) -> None:
@@ -187,7 +187,7 @@ def _node(index: int) -> Json:
 
 
 def _gpu_node(index: int) -> Json:
-    """The inventory that an agent would write."""
+    """Return the GPUNode that an agent would write."""
     devices = [
         {
             "uuid": f"GPU-kwok-{index}-{number}",

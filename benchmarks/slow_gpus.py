@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it brings to know which GPUs are slow: nodes of 8, jobs like those of Philly's.
+"""Measures the gain of knowing which GPUs are slow: nodes of 8 GPUs, Philly-style jobs.
 
     python benchmarks/slow_gpus.py [--write]
 
-A --slow part of the GPUs does --least to 0.89 of what the best do (uniform): burn-ins would mark
-them Slow. The others do 1 less up to --spread. The slowest GPU of a job sets its pace. For each
-seed the same jobs run four times: on GPUs that are all alike, on these where nobody knows it, on
-these where the scheduler uses the slow ones last, as it does GPUs in phase Slow, and so that it
-goes by all speeds, too, by a policy with `pace`.
+A fraction --slow of the GPUs has --least to 0.89 of the best speed (uniform): burn-ins would mark
+them Slow. The others have 1 less up to --spread. The slowest GPU of a job sets its pace. For each
+seed the same jobs run four times: on equal GPUs; on these GPUs without knowledge of their speeds;
+with the slow GPUs used last, as in phase Slow; and in addition with all speeds, by a policy with
+`pace`.
 """
 
 import argparse
@@ -36,7 +36,7 @@ REPORT: Final = Path("docs/reports/slow-gpus.json")
 DOCUMENT: Final = Path("docs/acceptance.md")
 MARKS: Final = "slow-gpus"
 SLOW: Final = 0.89
-"""Below this part of the median a burn-in's figure makes a GPU Slow."""
+"""A burn-in marks a GPU Slow below this fraction of the median."""
 KINDS: Final = ("alike", "not known", "used last", "used last, and pace")
 WITH_PACE: Final = "+pace"
 STEP: Final = 20
@@ -49,12 +49,12 @@ def cluster(
     known: Mapping[DeviceUuid, float],
     measured: Mapping[DeviceUuid, float],
 ) -> list[Node]:
-    """Nodes of 8 H200; those that are known to be slow are used last.
+    """Return nodes of 8 H200; GPUs known as slow are used last.
 
     Args:
-        options: the command's.
-        known: which are known to be.
-        measured: how fast policies take each for.
+        options: the command's options.
+        known: GPUs known as slow.
+        measured: speed of each GPU as policies see it.
     """
     nodes = []
     for number in range(options.nodes):
@@ -76,7 +76,7 @@ def cluster(
 
 
 def slow(options: argparse.Namespace, random: Random) -> dict[DeviceUuid, float]:
-    """Which GPUs are, and how fast."""
+    """Return the speeds of the slow GPUs."""
     every = _uuids(options)
     chosen = random.sample(every, round(options.slow * len(every)))
     return {uuid: random.uniform(options.least, SLOW) for uuid in chosen}
@@ -95,9 +95,9 @@ def run(
     seed: int,
     kind: str,
 ) -> Run:
-    """Until everything that arrived has ended."""
+    """Run until all jobs have ended."""
     fair = DISCIPLINES["fair-share"]
-    # Nobody is stopped for another: that is no matter of speed.
+    # Without preemption, which does not depend on speeds.
     rules = replace(fair.rules, preemption=NO_PREEMPTION)
     policy = options.policy + (WITH_PACE if kind == KINDS[-1] else "")
     settings = Settings(
@@ -113,8 +113,8 @@ def run(
     return Simulator(nodes, jobs, policy, settings).run()
 
 
-def told(found: Run, options: argparse.Namespace) -> dict[str, Any]:
-    """By size: how much longer jobs took than their work, and how long from submission to end."""
+def metrics_of(found: Run, options: argparse.Namespace) -> dict[str, Any]:
+    """Return by size how much longer jobs took than their work, and the time since submission."""
     begin = options.warm_up * DAY
     counted = [e for e in found.jobs if e.submitted >= begin and e.end is End.SUCCEEDED]
     sizes = {}
@@ -133,12 +133,12 @@ def told(found: Run, options: argparse.Namespace) -> dict[str, Any]:
         for each in counted
         if each.ended and each.started
     )
-    asked = sum(each.job.duration * (each.job.request.gpus or 0) for each in counted)
-    return {"sizes": sizes, "lost_percent": round(100 * lost / asked, 3)}
+    gpu_seconds = sum(each.job.duration * (each.job.request.gpus or 0) for each in counted)
+    return {"sizes": sizes, "lost_percent": round(100 * lost / gpu_seconds, 3)}
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """By load, kind and seed."""
+    """Return the figures by load, kind and seed."""
     loads: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for load in options.loads:
         kinds = loads[f"{load:g}"] = {kind: [] for kind in KINDS}
@@ -155,7 +155,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
             for kind, nodes, real in zip(
                 KINDS, (plain, plain, last, paced), ({}, speeds, speeds, speeds), strict=True
             ):
-                kinds[kind].append(told(run(nodes, jobs, real, options, seed, kind), options))
+                kinds[kind].append(metrics_of(run(nodes, jobs, real, options, seed, kind), options))
             print(f"load {load:g}, seed {seed}", file=sys.stderr, flush=True)
     named = ("nodes", "slow", "least", "spread", "days", "warm_up", "policy", "seeds")
     parameters = {name: getattr(options, name) for name in named}
@@ -163,7 +163,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(report: dict[str, Any]) -> str:
-    """Means over seeds, with their standard deviations."""
+    """Return the table: means over seeds, with standard deviations."""
     heads = (
         "load",
         "slow GPUs are",
@@ -200,12 +200,12 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def main() -> None:
-    """Run it all, print the table, and write it where asked to."""
+    """Run all, print the table, and write it if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=16)
-    parser.add_argument("--slow", type=float, default=0.05, help="part of the GPUs")
-    parser.add_argument("--least", type=float, default=0.5, help="how fast the slowest may be")
-    parser.add_argument("--spread", type=float, default=0.04, help="of the others")
+    parser.add_argument("--slow", type=float, default=0.05, help="fraction of the GPUs")
+    parser.add_argument("--least", type=float, default=0.5, help="speed of the slowest, 0 to 1")
+    parser.add_argument("--spread", type=float, default=0.04, help="spread of the others")
     parser.add_argument("--loads", type=float, nargs="+", default=[0.5, 0.7, 0.9])
     parser.add_argument("--days", type=float, default=60.0)
     parser.add_argument("--warm-up", type=float, default=10.0, help="days")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gpupack adds to the start of a pod: `python benchmarks/startup_cost.py [PAIRS]`.
+"""Measures what gpupack adds to a pod's start time: `python benchmarks/startup_cost.py [PAIRS]`.
 
 Interleaved pairs on the cluster that is up: POST of a one-worker GPUJob until its container runs,
 against POST of a plain Job of the same image; both by this client's clock, which watches the pods.
@@ -28,7 +28,7 @@ TIMEOUT_SECONDS = 60
 
 
 def gpujob(name: str) -> Json:
-    """A GPUJob of one worker."""
+    """Return a GPUJob of one worker."""
     template = {"spec": {"containers": [CONTAINER], "terminationGracePeriodSeconds": GRACE_SECONDS}}
     return {
         "apiVersion": "gpupack.dev/v1beta1",
@@ -39,7 +39,7 @@ def gpujob(name: str) -> Json:
 
 
 def plain_job(name: str) -> Json:
-    """A Job of the same image that asks for no GPU."""
+    """Return a Job of the same image that requests no GPU."""
     pod = {
         "containers": [CONTAINER],
         "restartPolicy": "Never",
@@ -54,7 +54,7 @@ def plain_job(name: str) -> Json:
 
 
 async def seconds_to_run(api: client.Api, name: str, *, gpu: bool) -> float:
-    """POST one job and watch until its container runs; the job is deleted afterwards."""
+    """Create a job, return the seconds until its container runs, and delete the job."""
     resource: Resource[Any] = GPUJOBS if gpu else JOBS
     manifest = gpujob(name) if gpu else plain_job(name)
     meta, _ = await api.page(PODS, namespace=NAMESPACE, limit="1")

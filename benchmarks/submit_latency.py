@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How soon a job's first line is seen: `python benchmarks/submit_latency.py [PAIRS]`.
+"""Measures the time to a job's first line of output: `python benchmarks/submit_latency.py [PAIRS]`.
 
-Takes turns on the cluster that is up, from the start of the command to the first line of the job
+Takes turns on the running cluster, from the start of the command to the first line of the job
 on stdout:
 
-* `gpupack submit`, as installed beside this Python;
+* `gpupack submit`, as installed with this Python;
 * `kubectl apply -f` of the manifest that `gpupack submit --dry-run` prints, and then
-  `kubectl logs -f job/NAME-1`, which itself waits for the pod to run; it is called anew, without a
+  `kubectl logs -f job/NAME-1`, which itself waits for the pod to run; it is called again, without a
   pause, for as long as there is no such Job.
 
 Prints the medians and their difference in seconds, taken in one run, as JSON. KUBECONFIG and
@@ -33,12 +33,12 @@ TIMEOUT_SECONDS = 120
 
 
 def run(*command: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run a command that must end well."""
+    """Run a command that must succeed."""
     return subprocess.run(command, check=True, capture_output=True, **options)  # noqa: S603
 
 
 def first_line(command: list[str], began: float) -> float | None:
-    """Seconds from `began` until the command has printed a line; None: it printed none."""
+    """Return the seconds from `began` to the command's first line; None if it printed none."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, **pipes) as running:  # noqa: S603 - a list
         assert running.stdout is not None  # noqa: S101 - it is a pipe
@@ -48,7 +48,7 @@ def first_line(command: list[str], began: float) -> float | None:
 
 
 def manifest(name: str, namespace: str, folder: pathlib.Path) -> pathlib.Path:
-    """What `gpupack submit` would create, as a file."""
+    """Write what `gpupack submit` would create; return the path."""
     shown = run(*submission(name, namespace, "--dry-run"))
     path = folder / f"{name}.yaml"
     path.write_bytes(shown.stdout)
@@ -56,13 +56,13 @@ def manifest(name: str, namespace: str, folder: pathlib.Path) -> pathlib.Path:
 
 
 def submission(name: str, namespace: str, *more: str) -> list[str]:
-    """The command of a user."""
+    """Return the user's command."""
     options = ("-n", namespace, "--name", name, "--image", IMAGE, *more)
     return [GPUPACK, "submit", *options, "--", *PROGRAM]
 
 
 def by_gpupack(name: str, namespace: str, _folder: pathlib.Path) -> float:
-    """One command."""
+    """Return the seconds of one command."""
     command = submission(name, namespace)
     took = first_line(command, time.monotonic())
     assert took is not None, command  # noqa: S101 - the job prints a line
@@ -70,7 +70,7 @@ def by_gpupack(name: str, namespace: str, _folder: pathlib.Path) -> float:
 
 
 def by_kubectl(name: str, namespace: str, folder: pathlib.Path) -> float:
-    """Two commands; the manifest is written before."""
+    """Return the seconds of two commands; the manifest is written before."""
     path = manifest(name, namespace, folder)
     began = time.monotonic()
     run("kubectl", "apply", "-f", str(path))
@@ -82,7 +82,7 @@ def by_kubectl(name: str, namespace: str, folder: pathlib.Path) -> float:
 
 
 def measured(pairs: int, namespace: str) -> dict[str, list[float]]:
-    """Seconds of each, in turns, so that what else goes on meets both."""
+    """Return the seconds of each, measured in turns, so that other load affects both."""
     ways: dict[str, Callable[[str, str, pathlib.Path], float]] = {
         "gpupack": by_gpupack,
         "kubectl": by_kubectl,
@@ -90,7 +90,7 @@ def measured(pairs: int, namespace: str) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {way: [] for way in ways}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(pairs):
-            # Who goes first changes, too.
+            # The order alternates, too.
             for way in sorted(ways, reverse=number % 2 == 1):
                 name = f"{way}-{number}"
                 found[way].append(ways[way](name, namespace, pathlib.Path(folder)))

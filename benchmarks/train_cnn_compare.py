@@ -9,8 +9,8 @@ makes it, in a process of its own on one GPU or the CPU. A seed gives the untrai
 order of the images and those that are held out. Learning rates are the workload's own: they are
 scaled with the batch, and nothing is tuned to win.
 
-Leaves docs/reports/train-cnn-compare.json with every epoch of every training, and, where there is
-matplotlib, table and picture in docs/ (else `python benchmarks/train_cnn_figure.py` makes them).
+Writes docs/reports/train-cnn-compare.json with every epoch of every training, and, if matplotlib is
+installed, table and picture in docs/ (else `python benchmarks/train_cnn_figure.py` writes them).
 Needs a Python with torch, torchvision, Triton, NumPy, click and msgspec; for digits scikit-learn.
 """
 
@@ -45,11 +45,11 @@ REPORT = ROOT / "docs" / "reports" / "train-cnn-compare.json"
 DIGITS = "scikit-learn's digits"
 PACKAGES = ("torch", "torchvision", "numpy")
 IMPORTED = ("gpupack_workloads.train_cnn.epochs_session", "torchvision.datasets")
-"""Once, before any training is forked: they take longer than a training on the CPU."""
+"""Import the libraries before any fork: imports take longer than a training on the CPU."""
 
 
 def trained(options: CnnOptions) -> dict[str, Any]:
-    """Return one training's result; one that learnt nothing has figures, one that diverged none."""
+    """Return one training's result; one that learnt nothing has figures, a diverged one none."""
     measure = importlib.import_module(IMPORTED[0]).measure
     name = {"optimizer": options.optimizer, "batch_size": options.batch_size, "seed": options.seed}
     try:
@@ -66,7 +66,7 @@ def figures(result: Result) -> dict[str, Any]:
 
 
 def alone(options: CnnOptions, answers: Any) -> None:
-    """Be the only process of a training, and hand over what came out."""
+    """Run a training as its only process, and send its result."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     os.environ |= {
@@ -103,7 +103,7 @@ def in_its_own_process(options: CnnOptions) -> dict[str, Any]:
 
 @contextmanager
 def images(data: Path | None) -> Iterator[Path]:
-    """Give the folder that is asked for, or one with digits for as long as the context lasts."""
+    """Give the requested folder, or one with digits for as long as the context lasts."""
     if data is not None:
         yield data
         return
@@ -135,30 +135,30 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     return chosen
 
 
-def compare(asked: argparse.Namespace, data: Path) -> list[dict[str, Any]]:
+def compare(chosen: argparse.Namespace, data: Path) -> list[dict[str, Any]]:
     """Return every combination's training."""
     runs = []
-    # Seeds outermost: what the machine does beside it meets all combinations alike.
+    # Seeds outermost: other load of the machine affects all combinations equally.
     for seed, optimizer, size in itertools.product(
-        asked.seeds, asked.optimizers, asked.batch_sizes
+        chosen.seeds, chosen.optimizers, chosen.batch_sizes
     ):
         start = time.monotonic()
         run = in_its_own_process(
             CnnOptions(
-                dataset=asked.dataset,
+                dataset=chosen.dataset,
                 data=data,
-                # Digits are nobody's published MNIST; files of a user's own are welcome, too.
-                checksums=asked.data is not None,
-                epochs=asked.epochs,
+                # Digits have no published checksums, and users may have files of their own.
+                checksums=chosen.data is not None,
+                epochs=chosen.epochs,
                 optimizer=optimizer,
                 batch_size=size,
                 seed=seed,
             )
         )
         runs.append(run)
-        told = run["metrics"]["test_accuracy"] if run["learnt"] else run["why"]
+        outcome = run["metrics"]["test_accuracy"] if run["learnt"] else run["why"]
         print(
-            f"{optimizer}, {size}, seed {seed}: {told}, {time.monotonic() - start:.1f} s",
+            f"{optimizer}, {size}, seed {seed}: {outcome}, {time.monotonic() - start:.1f} s",
             flush=True,
         )
     return runs
@@ -166,27 +166,27 @@ def compare(asked: argparse.Namespace, data: Path) -> list[dict[str, Any]]:
 
 def main(arguments: Sequence[str]) -> None:
     """Train all combinations and write the report."""
-    asked = parsed(arguments)
+    chosen = parsed(arguments)
     prepare(os.environ)
     for module in IMPORTED:
         importlib.import_module(module)
     logging.basicConfig(level=logging.ERROR)
     start = time.monotonic()
-    with images(asked.data) as data:
-        runs = compare(asked, data)
+    with images(chosen.data) as data:
+        runs = compare(chosen, data)
     report = {
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(time.monotonic() - start, 1),
-        "dataset": asked.dataset,
-        "images": DIGITS if asked.data is None else asked.dataset,
-        "epochs": asked.epochs,
-        "target": asked.target,
+        "dataset": chosen.dataset,
+        "images": DIGITS if chosen.data is None else chosen.dataset,
+        "epochs": chosen.epochs,
+        "target": chosen.target,
         "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
         "runs": runs,
     }
-    asked.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"{asked.out}: {len(runs)} trainings in {report['seconds']:.0f} s")
-    if asked.out == REPORT and importlib.util.find_spec("matplotlib"):
+    chosen.out.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"{chosen.out}: {len(runs)} trainings in {report['seconds']:.0f} s")
+    if chosen.out == REPORT and importlib.util.find_spec("matplotlib"):
         importlib.import_module("train_cnn_figure").main()
 
 

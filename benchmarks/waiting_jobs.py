@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What do a thousand GPUJobs cost while they wait, and how often are they written about in all?
+"""Measures the cost of a thousand pending GPUJobs, and the API writes over their whole life.
 
     sudo PYTHONPATH=tests/e2e .dev/venv/bin/python benchmarks/waiting_jobs.py [--jobs 1000]
         [--json FILE]
 
-On the cluster of `make cluster-up`, with 25 simulated nodes (kwok) of 8 GPUs: GPUJobs hold
-everything, and as many more of one GPU as `--jobs` says wait. Then
+On the cluster of `make cluster-up`, with 25 simulated nodes (kwok) of 8 GPUs: GPUJobs hold all
+GPUs, and `--jobs` more of one GPU are pending. Then
 
 rest    for two minutes nothing happens: cores that are busy, by part, operator and extender with
         their standbys; and writes by gpupack's accounts
 life    the holders go, and the jobs run and end, 200 at a time; this program ends their pods, as a
         kubelet would. All writes by gpupack's accounts, from the jobs' creation on, by job
 
-Writes are counted by the audit log of the API server, which is started anew for that, and as it was
-afterwards. Renewals of Leases are left out: they go by time. Prints one line of JSON, and fails
-where the operator takes 5 % of a core, or a job more than 12 writes.
+Writes are counted from the audit log of the API server, which is restarted for that, and restored
+afterwards. Renewals of Leases are left out: they depend on time. Prints one line of JSON, and fails
+if the operator takes 5 % of a core, or a job more than 12 writes.
 """
 
 import argparse
@@ -49,7 +49,7 @@ NAMESPACE = "waiting-jobs"
 ACCOUNTS = ("gpupack-operator", "gpupack-scheduler")
 LOG = STATE / "log" / "audit.log"
 SETTLE_SECONDS, REST_SECONDS = 60.0, 120.0
-PATIENCE_SECONDS = 900.0
+TIMEOUT_SECONDS = 900.0
 LOOK_SECONDS = 0.5
 MAX_CORES, MAX_WRITES = 0.05, 12
 
@@ -57,7 +57,7 @@ Json = dict[str, Any]
 
 
 class Bench:
-    """The cluster, full from the beginning."""
+    """A cluster that is full from the beginning."""
 
     def __init__(self, api: Api, jobs: int) -> None:
         self._api, self._jobs = api, jobs
@@ -66,7 +66,7 @@ class Bench:
         """Measure both phases."""
         async with watched(self._api, NAMESPACE) as seen:
             await self._create("holder", NODES, gpus=GPUS_PER_NODE)
-            await seen.until(lambda: len(seen.bound) == NODES, seconds=PATIENCE_SECONDS)
+            await seen.until(lambda: len(seen.bound) == NODES, seconds=TIMEOUT_SECONDS)
             began = time.time()
             await self._create("job", self._jobs, gpus=1)
             await self._until("Pending", self._jobs)
@@ -100,17 +100,17 @@ class Bench:
         await for_all(range(count), create)
 
     async def _until(self, phase: str, count: int) -> None:
-        """So many of the jobs say why they wait, or that they have ended."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        """Wait until so many jobs have this phase and a reason."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 _, jobs = await self._api.page(GPUJOBS, namespace=NAMESPACE)
-                told = (each for each in jobs if each.status.reason)
-                if sum(each.status.phase == phase for each in told) >= count:
+                reported = (each for each in jobs if each.status.reason)
+                if sum(each.status.phase == phase for each in reported) >= count:
                     return
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _end_pods(self, seen: Seen) -> None:
-        """End what runs, as a kubelet tells it."""
+        """End running pods, as a kubelet reports it."""
         ended: set[str] = set()
         while True:
             running = [
@@ -140,7 +140,7 @@ class Bench:
 
 
 def counted(made: Iterable[Call]) -> Counter[str]:
-    """Writes by account, verb and resource, without renewals of Leases."""
+    """Return the writes by account, verb and resource, without renewals of Leases."""
     return Counter(
         f"{call.account}: {call.verb} {call.what}"
         for call in made
@@ -149,7 +149,7 @@ def counted(made: Iterable[Call]) -> Counter[str]:
 
 
 def per_job(made: Iterable[Call], jobs: int) -> Json:
-    """Writes, by job."""
+    """Return the writes per job."""
     writes = counted(made)
     return {
         "writes_per_job": round(writes.total() / jobs, 2),
@@ -160,7 +160,7 @@ def per_job(made: Iterable[Call], jobs: int) -> Json:
 
 
 def is_within(report: Json) -> bool:
-    """Whether the bounds are kept."""
+    """Return whether the figures are within the bounds."""
     cores = report["rest"]["cores"]["operator"]
     writes = report["life"]["writes_per_job"]
     return bool(cores < MAX_CORES and writes <= MAX_WRITES)
@@ -168,7 +168,7 @@ def is_within(report: Json) -> bool:
 
 @contextlib.contextmanager
 def namespace(kube: Kube) -> Iterator[None]:
-    """A namespace for the jobs."""
+    """Create a namespace for the jobs for as long as the context lasts."""
     kube.insist("create", "namespace", NAMESPACE)
     try:
         yield
@@ -179,13 +179,13 @@ def namespace(kube: Kube) -> Iterator[None]:
 
 
 async def measure(cluster: Cluster, jobs: int) -> Json:
-    """All of it, as the administrator."""
+    """Run both phases as the administrator."""
     async with Api.connect({"KUBECONFIG": str(cluster.kubeconfig)}) as api:
         return await Bench(api, jobs).run()
 
 
 def main() -> None:
-    """Measure and print; ended early, it puts the cluster back all the same."""
+    """Measure and print; restore the cluster even if it is interrupted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--json", type=Path)

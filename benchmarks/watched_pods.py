@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a watch of this process first shows the pods of a namespace, and their nodes."""
+"""Records when a watch first shows the pods of a namespace, and their nodes."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from gpupack_kubeclient.resources import PODS
 
 
 class Seen:
-    """By UID; times are of this process's monotonic clock."""
+    """Times by pod UID, of this process's monotonic clock."""
 
     def __init__(self) -> None:
         self.created: dict[str, float] = {}
@@ -22,7 +22,7 @@ class Seen:
         self._changed = asyncio.Event()
 
     def see(self, kind: str, pod: objects.Pod) -> None:
-        """An event."""
+        """Record an event."""
         now, uid = time.monotonic(), pod.metadata.uid
         self._changed.set()
         if kind == "DELETED":
@@ -35,10 +35,10 @@ class Seen:
             self.nodes[uid] = pod.spec.node_name
 
     async def until(self, is_so: Callable[[], bool], *, seconds: float) -> None:
-        """Wait for something to be seen.
+        """Wait for a condition.
 
         Raises:
-            TimeoutError: it was not, in that time.
+            TimeoutError: it did not hold in time.
         """
         async with asyncio.timeout(seconds):
             while not is_so():
@@ -48,7 +48,7 @@ class Seen:
 
 @contextlib.asynccontextmanager
 async def watched(api: Api, namespace: str) -> AsyncIterator[Seen]:
-    """What is seen from now on; where the watch fails, all does."""
+    """Record from now on, for as long as the context lasts; an error of the watch is raised."""
     listed, _ = await api.page(PODS, namespace=namespace)
     seen = Seen()
     async with asyncio.TaskGroup() as group:
@@ -58,7 +58,7 @@ async def watched(api: Api, namespace: str) -> AsyncIterator[Seen]:
 
 
 async def _follow(api: Api, namespace: str, version: str, seen: Seen) -> None:
-    """Watch on from where a stream ended, which the server ends at its own times."""
+    """Watch, and continue whenever the server ends a stream."""
     while True:
         async for event in api.watch(PODS, namespace=namespace, resourceVersion=version):
             if isinstance(event, Event):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the workloads are held to, and where in their results it stands."""
+"""Performance targets of the workloads, and the figures of their results that are compared."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,25 +11,25 @@ Pick = Callable[[Result], float]
 
 @dataclass(frozen=True)
 class Bar:
-    """One thing that was asked for.
+    """One performance target.
 
     Attributes:
-        what: for the reader.
-        run: whose report is looked at, and
-        gpus: of how many GPUs.
-        asked: in words.
-        threshold: what the ratio, or where there is none the figure, is compared with.
-        most: the threshold is the most that may be, not the least.
-        ratio: to the rival that `asked` names, from the same run.
-        figure: the speed or time itself.
-        unit: of the figure.
-        digits: of the figure, after the point.
+        what: description.
+        run: name of the run whose report is read.
+        gpus: number of GPUs of the run.
+        target: the target in words.
+        threshold: the target; it is compared with the ratio, or with the figure if there is none.
+        most: whether the threshold is a maximum, not a minimum.
+        ratio: picks the ratio to the rival that `target` names, from the same run.
+        figure: picks the speed or time.
+        unit: unit of the figure.
+        digits: decimal places of the figure.
     """
 
     what: str
     run: str
     gpus: int
-    asked: str
+    target: str
     threshold: float
     figure: Pick
     unit: str
@@ -38,7 +38,7 @@ class Bar:
     digits: int = 0
 
     def holds(self, judged: float) -> bool:
-        """Whether what was measured is what was asked for."""
+        """Return whether the target is met."""
         return judged <= self.threshold if self.most else judged >= self.threshold
 
 
@@ -48,15 +48,15 @@ def metric(name: str) -> Pick:
 
 
 def least(column: str, **where: Any) -> Pick:
-    """Pick the smallest figure of a column, of the rows in which other columns are so.
+    """Pick the smallest figure of a column, among the rows that match `where`.
 
-    What another column must be is a value, or a function that says whether a value will do.
+    Each condition is a value, or a function of the value that returns a bool.
     """
     return lambda result: min(_column(result, column, where))
 
 
 def most(column: str, **where: Any) -> Pick:
-    """Pick the largest figure of a column, of the rows in which other columns are so."""
+    """Pick the largest figure of a column, among the rows that match `where`."""
     return lambda result: max(_column(result, column, where))
 
 
@@ -64,7 +64,7 @@ def _column(result: Result, column: str, where: dict[str, Any]) -> list[float]:
     """Return a column's figures.
 
     Raises:
-        ValueError: no row is so.
+        ValueError: no row matches.
     """
     found = [
         float(row[column])
@@ -81,12 +81,12 @@ def _agrees(value: Any, wanted: Any) -> bool:
 
 
 def ragged(rows: int) -> bool:
-    """Whether a number of rows is no multiple of any tile's."""
+    """Return whether a number of rows is no multiple of any tile's."""
     return rows % 16 != 0
 
 
 def softmax(dtype: str, way: str) -> tuple[Bar, Bar]:
-    """Return what is asked of one pass: beside a copy, and beside torch; the worst row counts."""
+    """Return the targets of one pass, against a copy and against torch; the worst row counts."""
     figure = least(f"{way}_gb_per_s", dtype=dtype)
     what = f"softmax {way}, {dtype}, rows of 1k to 32k"
     copy, torch = (least(f"{way}_{rival}_ratio", dtype=dtype) for rival in ("copy", "torch"))
@@ -96,30 +96,30 @@ def softmax(dtype: str, way: str) -> tuple[Bar, Bar]:
     )
 
 
-def gemm(asked: float, **shape: int) -> Bar:
-    """Return what is asked of one bf16 product beside cuBLAS."""
+def gemm(target: float, **shape: int) -> Bar:
+    """Return the target of one bf16 product against cuBLAS."""
     where: dict[str, Any] = {"dtype": "bfloat16", **shape}
     return Bar(
         f"gemm bf16, {' x '.join(map(str, shape.values()))}",
         "gemm",
         1,
-        f"{asked:g} of cuBLAS",
-        asked,
+        f"{target:g} of cuBLAS",
+        target,
         least("tflops", **where),
         "TFLOP/s",
         ratio=least("cublas_ratio", **where),
     )
 
 
-def attention(mask: str, way: str, asked: float) -> Bar:
-    """Return what is asked of one pass of attention beside cuDNN."""
+def attention(mask: str, way: str, target: float) -> Bar:
+    """Return the target of one pass of attention against cuDNN."""
     where: dict[str, Any] = {"mask": mask, "pass": way}
     return Bar(
         f"attention {way}, {mask}, D = 128, 16k",
         "attention",
         1,
-        f"{asked} of cuDNN",
-        asked,
+        f"{target} of cuDNN",
+        target,
         least("tflops", **where),
         "TFLOP/s",
         ratio=least("cudnn_ratio", **where),
@@ -127,7 +127,7 @@ def attention(mask: str, way: str, asked: float) -> Bar:
 
 
 def llm_kernel(kernel: str, way: str) -> Bar:
-    """Return what is asked of one pass of a language model's kernel beside torch.compile."""
+    """Return the target of one pass of a language model's kernel against torch.compile."""
     return Bar(
         f"{kernel} {way}, bf16",
         "llm-kernels",
@@ -142,7 +142,7 @@ def llm_kernel(kernel: str, way: str) -> Bar:
 
 
 def peer_copy(way: str) -> Bar:
-    """Return what is asked of a kernel's copies between two GPUs, of the slower direction."""
+    """Return the target of a kernel's copies between two GPUs, in the slower direction."""
     return Bar(
         f"p2p-cpp, {way} in another GPU's memory, 1 GiB",
         "p2p-cpp",
@@ -156,7 +156,7 @@ def peer_copy(way: str) -> Bar:
 
 
 def gathered(way: str, rows: int) -> Bar:
-    """Return what is asked of a fused all-gather and product, of so many rows and more.
+    """Return the target of a fused all-gather and product, of so many rows and more.
 
     The figure is the fewest rows from which on it was faster at every size.
     """
@@ -173,14 +173,14 @@ def gathered(way: str, rows: int) -> Bar:
     )
 
 
-def tiles(what: str, problem: str, library: str, asked: float) -> Bar:
-    """Return what is asked of a kernel in tile C++ beside a library."""
+def tiles(what: str, problem: str, library: str, target: float) -> Bar:
+    """Return the target of a kernel in tile C++ against a library."""
     return Bar(
         f"thunderkittens {what}, bf16",
         "thunderkittens",
         1,
-        f"{asked} of {library}",
-        asked,
+        f"{target} of {library}",
+        target,
         metric(f"{problem}_thunderkittens_tflops"),
         "TFLOP/s",
         ratio=metric(f"{problem}_{library.lower()}_ratio"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the index of docs/workloads says of each workload, in addition to its newest result."""
+"""Entries of the index of docs/workloads; the newest results are added."""
 
 from dataclasses import dataclass
 

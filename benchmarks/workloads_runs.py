@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `workloads_suite.py` runs: the sizes of docs/workloads; and what its report is called."""
+"""Runs of `workloads_suite.py` at the sizes of docs/workloads, and the names of their reports."""
 
 import re
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ class Run:
     """One run of one workload.
 
     Attributes:
-        name: of its report, beside number and kind of GPUs.
+        name: name of its report, without number and kind of GPUs.
         workload: the command.
-        arguments: besides --require-gpu and --json.
-        gpus: how many it takes.
-        seconds: after that it is stopped.
-        alone: with nothing beside it, because it times the CPU, too.
-        mpirun: whether mpirun starts it, a rank for each GPU.
+        arguments: in addition to --require-gpu and --json.
+        gpus: number of GPUs.
+        seconds: time limit.
+        alone: whether no other run may run at the same time, because it also times the CPU.
+        mpirun: whether mpirun starts it, with a rank for each GPU.
     """
 
     name: str
@@ -80,11 +80,11 @@ RUNS = (
 
 
 def file_name(report: dict[str, Any]) -> str:
-    """Name a report by what was run, and on what."""
+    """Return the file name of a report: run, number and kind of GPUs."""
     device = str(report["result"]["metrics"]["device"])
     return f"{report['name']}-{report['gpus']}x{device_name(device)}.json"
 
 
 def device_name(device: str) -> str:
-    """Return what a GPU is called in the name of a file: h100-80gb-hbm3."""
+    """Return a GPU's name for file names, such as h100-80gb-hbm3."""
     return re.sub(r"[^a-z0-9]+", "-", device.lower().removeprefix("nvidia "))

@@ -5,11 +5,10 @@
     python3 benchmarks/workloads_suite.py --only softmax,gemm  # some
     python3 benchmarks/workloads_suite.py --list
 
-Each run that succeeds leaves docs/reports/workloads/NAME-GPUSxDEVICE.json: its result, and with
-which arguments, versions and driver it came about. One that fails, or could not verify its result,
-leaves the older file as it is.
+Each successful run writes docs/reports/workloads/NAME-GPUSxDEVICE.json: its result, arguments,
+versions and driver. A run that fails or could not verify its result does not change the older file.
 
-Runs go side by side as long as there are free GPUs, those of all GPUs by themselves at the end.
+Runs are parallel as long as there are free GPUs; those of all GPUs run alone at the end.
 Needs a Python with torch, Triton, NumPy, click and msgspec; no virtual environment, no network.
 """
 
@@ -42,12 +41,12 @@ REPORTS = ROOT / "docs" / "reports" / "workloads"
 POLL_SECONDS = 0.2
 MPIRUN_SECONDS = 10.0
 FIRST_PORT = 29500
-"""Where the first gang meets; gangs that run at a time must not meet at one port."""
+"""Rendezvous port of the first gang; parallel gangs must have different ports."""
 
 
 @dataclass
 class Started:
-    """A run that goes on, on these GPUs, until its end or its deadline (of the monotonic clock)."""
+    """A run in progress: its GPUs and its deadline (of the monotonic clock)."""
 
     run: Run
     gpus: tuple[str, ...]
@@ -58,7 +57,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended; the status of one that was stopped is that of its signal."""
+    """A run that has ended; the status of a stopped run is that of its signal."""
 
     run: Run
     status: int
@@ -70,10 +69,10 @@ class Suite:
     """Runs on a set of GPUs.
 
     Args:
-        gpus: as CUDA_VISIBLE_DEVICES names them.
+        gpus: the GPUs' names for CUDA_VISIBLE_DEVICES.
         out: folder for the reports.
-        logs: folder for what runs print.
-        deadline: of the monotonic clock; nothing starts or goes on after it.
+        logs: folder for the output of runs.
+        deadline: of the monotonic clock; no run continues after it.
     """
 
     def __init__(self, gpus: Sequence[str], *, out: Path, logs: Path, deadline: float) -> None:
@@ -86,8 +85,8 @@ class Suite:
         self._ports = itertools.count(FIRST_PORT)
 
     def go(self, runs: Sequence[Run]) -> Iterator[Ended]:
-        """Run all that fit, and return each as it ends."""
-        # The longest first, so that none goes on alone at the end; those of all GPUs last.
+        """Run all that fit, and yield each as it ends."""
+        # The longest first, so that no long run is alone at the end; those of all GPUs last.
         by_itself = {run for run in runs if run.alone or run.gpus >= self._count}
         waiting = sorted(runs, key=lambda run: (run in by_itself, -run.seconds))
         try:
@@ -100,7 +99,7 @@ class Suite:
                 stop(started)
 
     def _start(self, waiting: list[Run]) -> list[Run]:
-        """Start what has room; return what still waits."""
+        """Start runs for which there are GPUs; return the others."""
         if time.monotonic() >= self._deadline:
             for run in waiting:
                 print(f"{run.name}: not started, no time is left", flush=True)
@@ -116,7 +115,7 @@ class Suite:
         return left
 
     def _has_room(self, run: Run) -> bool:
-        """Whether a run can start beside those that go on."""
+        """Return whether a run can start next to those in progress."""
         if any(started.run.alone for started in self._running) or (run.alone and self._running):
             return False
         return run.gpus <= len(self._free)
@@ -170,13 +169,13 @@ class Suite:
 def command(run: Run) -> list[str]:
     """Return the command line of a run."""
     module = [sys.executable, "-m", "gpupack_workloads", run.workload]
-    # Open MPI refuses root unless it is told to; benchmarks run in containers, too.
+    # Open MPI refuses root by default; benchmarks run in containers, too.
     ranks = ["mpirun", "--allow-run-as-root", "-n", str(run.gpus)] if run.mpirun else []
     return [*ranks, *module, "--require-gpu", "--json", *run.arguments]
 
 
 def stop(started: Started) -> None:
-    """End a run with all that it started; nothing happens to one that has ended."""
+    """End a run with all its processes; a run that has ended stays as it is."""
     process = started.process
     if started.run.mpirun and process.poll() is None:
         # Its ranks are no part of its group: it ends them itself, if it is let.
@@ -190,13 +189,13 @@ def stop(started: Started) -> None:
 
 
 def report(ended: Ended, *, driver: str, versions: dict[str, str]) -> dict[str, Any]:
-    """Return what is kept of a run.
+    """Return the report of a run.
 
-    Triton's version is what the run tells of itself: one that is put on PYTHONPATH need not have
-    the metadata of an installed package.
+    Triton's version comes from the run's result: a Triton on PYTHONPATH need not have the metadata
+    of an installed package.
     """
     result = json.loads(ended.output.splitlines()[-1])
-    told = result.get("metrics", {}).get("triton_version")
+    triton_version = result.get("metrics", {}).get("triton_version")
     return {
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "name": ended.run.name,
@@ -204,14 +203,14 @@ def report(ended: Ended, *, driver: str, versions: dict[str, str]) -> dict[str, 
         "arguments": list(ended.run.arguments),
         "gpus": ended.run.gpus,
         "driver": driver,
-        "versions": versions | ({"triton": told} if told else {}),
+        "versions": versions | ({"triton": triton_version} if triton_version else {}),
         "seconds": round(ended.seconds, 1),
         "result": result,
     }
 
 
 def keep(ended: Ended, *, out: Path, driver: str, versions: dict[str, str]) -> bool:
-    """Write the report of a run that succeeded and verified its result; say how it went."""
+    """Write the report of a run that succeeded and verified its result; print its outcome."""
     what = f"{ended.run.name} ({ended.run.gpus} GPU): {ended.seconds:.0f} s"
     if ended.status != 0:
         print(f"{what}, FAILED with {ended.status}", flush=True)
@@ -236,7 +235,7 @@ def visible_gpus() -> list[str]:
 
 
 def ask_driver(field: str) -> list[str]:
-    """Return one field of every GPU; nothing where there is no driver."""
+    """Return one field of every GPU; none without a driver."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
@@ -250,7 +249,7 @@ def ask_driver(field: str) -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what computes."""
+    """Return the versions of the libraries that compute."""
     found = {"python": sys.version.split()[0]}
     for package in ("torch", "triton", "nvidia-cudnn-cu13", "nvidia-nccl-cu13", "nvidia-cublas"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -264,8 +263,8 @@ def chosen(only: str, skip: str, gpus: int, exactly: int | None = None) -> list[
     Args:
         only: names, separated by commas.
         skip: names to leave out.
-        gpus: how many there are.
-        exactly: leave out what takes another number.
+        gpus: number of available GPUs.
+        exactly: leave out runs with another number of GPUs.
 
     Raises:
         SystemExit: there is no run of a name.
@@ -287,33 +286,33 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="", help="names, separated by commas")
     parser.add_argument("--skip", default="", help="names, separated by commas")
-    parser.add_argument("--gpus", type=int, help="only runs that take so many")
+    parser.add_argument("--gpus", type=int, help="only runs with this number of GPUs")
     parser.add_argument("--out", type=Path, default=REPORTS, help="folder for the reports")
     parser.add_argument("--logs", type=Path, default=Path("/tmp/gpupack-suite"))  # noqa: S108  logs only
     parser.add_argument("--seconds", type=float, default=3600, help="for everything")
-    parser.add_argument("--list", action="store_true", help="show the runs, start none")
+    parser.add_argument("--list", action="store_true", help="print the runs without starting them")
     return parser.parse_args()
 
 
 def main() -> int:
-    """Run what was asked for; 0 if all of it succeeded."""
-    asked = arguments()
+    """Run the requested runs; return 0 if all succeeded."""
+    options = arguments()
     gpus = visible_gpus()
-    runs = chosen(asked.only, asked.skip, 8 if asked.list else len(gpus), asked.gpus)
-    if asked.list:
+    runs = chosen(options.only, options.skip, 8 if options.list else len(gpus), options.gpus)
+    if options.list:
         for run in runs:
             words = ("mpirun",) * run.mpirun + (run.workload, *run.arguments)
             print(f"{run.name:17} {run.gpus} GPU {run.seconds:4} s  {' '.join(words)}")
         return 0
     if not runs:
         sys.exit(f"nothing to run on {len(gpus)} GPUs")
-    asked.logs.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + asked.seconds
-    suite = Suite(gpus, out=asked.out, logs=asked.logs, deadline=deadline)
+    options.logs.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + options.seconds
+    suite = Suite(gpus, out=options.out, logs=options.logs, deadline=deadline)
     driver = next(iter(ask_driver("driver_version")), "")
     succeeded = 0
     for ended in suite.go(runs):
-        if keep(ended, out=asked.out, driver=driver, versions=versions()):
+        if keep(ended, out=options.out, driver=driver, versions=versions()):
             succeeded += 1
         else:
             print("  " + "\n  ".join(suite.stderr(ended.run).read_text().splitlines()[-15:]))

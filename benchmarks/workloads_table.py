@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the tables of docs/workloads from the reports in docs/reports/workloads.
+"""Writes the tables of docs/workloads from the reports in docs/reports/workloads.
 
     python benchmarks/workloads_table.py           # write them
     python benchmarks/workloads_table.py --check   # exit with 1 if they are not up to date
 
-Each table stands between two comments of its page. The text around the comments stays.
+Each table is between two comments of its page. The text around the comments stays.
 """
 
 import json
@@ -81,7 +81,7 @@ def read(folder: Path) -> list[Report]:
     """Return all reports, by name and number of GPUs.
 
     Raises:
-        ValueError: one is of a result that nobody verified.
+        ValueError: a result was not verified.
     """
     reports = [_verified(path) for path in sorted(folder.glob("*.json"))]
     return sorted(reports, key=lambda report: (report["name"], report["gpus"]))
@@ -90,12 +90,12 @@ def read(folder: Path) -> list[Report]:
 def _verified(path: Path) -> Report:
     report: Report = json.loads(path.read_text())
     if report["result"].get("verified") is not True:
-        raise ValueError(f"{path}: its result was not verified; run it again, or take it away")
+        raise ValueError(f"{path}: its result was not verified; run it again, or remove the report")
     return report
 
 
 def find(reports: Iterable[Report], bar: Bar) -> list[Report]:
-    """Return the newest report of each kind of GPU that a bar is judged by."""
+    """Return the newest report of each kind of GPU for a target."""
     found = [each for each in reports if (each["name"], each["gpus"]) == (bar.run, bar.gpus)]
     by_age = sorted(found, key=lambda report: str(report["written"]))
     newest = {_device(report): report for report in by_age}
@@ -103,8 +103,8 @@ def find(reports: Iterable[Report], bar: Bar) -> list[Report]:
 
 
 def bars_table(reports: list[Report]) -> str:
-    """Return what was asked for beside what was measured."""
-    head = ("bar", "asked", "ratio", "figure", "met", "device", "versions", "date")
+    """Return the targets and the measured figures."""
+    head = ("bar", "target", "ratio", "figure", "met", "device", "versions", "date")
     return documents.table(
         head,
         [_bar_row(bar, report) for bar in BARS for report in find(reports, bar) or [None]],
@@ -150,7 +150,7 @@ def _headline(report: Report) -> str:
 
 
 def techniques_table(reports: list[Report]) -> str:
-    """Return what each technique of train-cnn takes, by its newest report."""
+    """Return each technique's time and memory in train-cnn's newest report."""
     head = ("technique", "ms per step", "images/s", "memory, MiB")
     lines = _newest_rows(reports, CNN)
     return documents.table(
@@ -182,7 +182,7 @@ def steps_table(reports: list[Report]) -> str:
                 f"{line['cublas_ratio']:.3f}",
             )
             for line in lines
-            # What a GPU cannot run has no figures.
+            # Kernels that a GPU cannot run have no figures.
             if "tflops" in line
         ],
     )
@@ -275,7 +275,7 @@ def _least(lines: list[dict[str, Any]], column: str) -> str:
 
 
 def packed_table(reports: list[Report]) -> str:
-    """Return attention over packed sequences beside its rivals, by its newest report.
+    """Return attention over packed sequences against its rivals, from its newest report.
 
     A ratio is the rival's time over ours.
     """
@@ -295,7 +295,7 @@ def packed_table(reports: list[Report]) -> str:
 
 
 def gathered_table(reports: list[Report]) -> str:
-    """Return what a product with a gathered matrix takes by each way, beside NCCL's all-gather.
+    """Return each way's time for a product with a gathered matrix, against NCCL's all-gather.
 
     Of symmetric-memory's newest report. A ratio is NCCL's time over the way's.
     """
@@ -320,7 +320,7 @@ def gathered_table(reports: list[Report]) -> str:
 
 
 def one_sided_table(reports: list[Report]) -> str:
-    """Return what puts and gets take at each size, by the newest report of that part.
+    """Return the times of puts and gets at each size, from the newest report of that part.
 
     In microseconds, with GB/s behind.
     """
@@ -357,7 +357,7 @@ def _time_and_speed(line: dict[str, Any] | None) -> str:
 
 
 def transformer_table(reports: list[Report]) -> str:
-    """Return how fast each way to spread the transformer was, and what it took."""
+    """Return the speed and memory of each way to distribute the transformer."""
     head = ("run", "tokens/s", "MFU", "memory, MiB", "kernels_ratio", "Triton")
     found = [each for each in reports if each["workload"] == "transformer"]
     return documents.table(head, [_transformer_row(each) for each in found])
@@ -369,7 +369,7 @@ def _transformer_row(report: Report) -> tuple[str, ...]:
     return (
         f"{_device(report)}, `{figures['parallel']}`{kernels}",
         f"{figures['tokens_per_s']:,.0f}",
-        # Of a GPU whose peak is not known there is none.
+        # A GPU whose peak is not known has no figure.
         f"{figures['mfu']:.3f}" if "mfu" in figures else "-",
         f"{figures['peak_memory_mib']:,}",
         f"{figures['kernels_ratio']:.3f}",
@@ -379,14 +379,14 @@ def _transformer_row(report: Report) -> tuple[str, ...]:
 
 def _bar_row(bar: Bar, report: Report | None) -> tuple[str, ...]:
     if report is None:
-        return (bar.what, bar.asked, "-", "not yet run", "-", "-", "-", "-")
+        return (bar.what, bar.target, "-", "not yet run", "-", "-", "-", "-")
     result = report["result"]
     ratio, figure = (_picked(pick, result) for pick in (bar.ratio, bar.figure))
     judged = ratio if bar.ratio is not None else figure
     met = "-" if judged is None else "yes" if bar.holds(judged) else "**no**"
     return (
         bar.what,
-        bar.asked,
+        bar.target,
         "-" if ratio is None else f"{ratio:.3f}",
         "-" if figure is None else f"{figure:,.{bar.digits}f} {bar.unit}",
         met,
@@ -397,7 +397,7 @@ def _bar_row(bar: Bar, report: Report | None) -> tuple[str, ...]:
 
 
 def _picked(pick: Pick | None, result: Report) -> float | None:
-    """Return what a bar picks from a result; None where it is not there."""
+    """Return what a target picks from a result; None if it is missing."""
     try:
         return None if pick is None else pick(result)
     except (KeyError, ValueError):

@@ -25,7 +25,7 @@ MAX_MEMORY_MIB = 1 << 24
 HeldIsolation = Annotated[
     str,
     described(
-        "cooperative or limited: what keeps a share within its percent and memory; as asked for.",
+        "Requested isolation, cooperative or limited: how a share is kept within its limits.",
         schema={"enum": ["cooperative", "limited"]},
     ),
 ]
@@ -58,7 +58,7 @@ class DeviceShare(Wire, frozen=True):
     exclusive_to_namespace: Annotated[
         str,
         described(
-            "Namespace whose shares alone may be on the same GPU. Absent: any namespace.",
+            "The only namespace whose shares may be on the same GPU. Absent: any namespace.",
             max_length=63,
         ),
     ] = ""

@@ -280,7 +280,7 @@ class Width(Wire, frozen=True):
 
     workers: Annotated[int, described("Number of workers with a placement.", ge=0)] = 0
     column: Annotated[
-        str, described("The same for `kubectl get`, such as 3 of 2-4.", max_length=32)
+        str, described("Text for `kubectl get`, such as 3 of 2-4.", max_length=32)
     ] = ""
     resized_at: Annotated[Timestamp, described("Time of the last change.")] | None = None
     reason: Annotated[

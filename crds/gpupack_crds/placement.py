@@ -55,7 +55,7 @@ class NodePlacement(Wire, frozen=True):
     exclusive_to_namespace: Annotated[
         str,
         described(
-            "Namespace whose shares alone may be on these GPUs. Absent: any namespace.",
+            "The only namespace whose shares may be on these GPUs. Absent: any namespace.",
             max_length=63,
         ),
     ] = ""

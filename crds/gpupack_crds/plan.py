@@ -178,7 +178,8 @@ class TurnsResponse(Wire, frozen=True):
         queue: changes whenever the queue restarts.
         number: number of the last turn, for the next request.
         jobs: the jobs in order.
-        anew: too many turns were missed, or the queue restarted: all pending jobs request a plan.
+        all_jobs: whether all pending jobs request a plan, because too many turns were missed or
+            the queue restarted.
         stops: all attempts that have to end for pods; a change of them is a turn, too.
         drained: attempts that have to end for a maintenance or a failed GPU; a change is a turn,
             too.

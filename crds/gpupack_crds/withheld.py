@@ -39,5 +39,5 @@ def fix(resource: str, number: str, *, scheduler: str = "") -> str:
     first = "" if named else f"schedulerName: {names.SCHEDULER_NAME}, and "
     return (
         f"in the pod's spec write {first}{names.GPU}: {number} in place of {resource}: {number}, "
-        "in limits and, where it stands there, in requests"
+        "in limits and, if it is there, in requests"
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make demo-gpu`: a real cluster on this GPU host, GPUJobs on its GPUs, and a report.
 
-Run as root, on a bare host: with what `make setup` has built, or, where nothing can be downloaded,
-with what a bundle brought (gpu_bundle.py). The report is written whether the demo succeeds or not.
+It runs as root on a bare host: with the results of `make setup`, or, on a host without downloads,
+with a bundle (gpu_bundle.py). The report is written even if the demo fails.
 """
 
 import argparse
@@ -45,7 +45,7 @@ EXTENDER_NAMES = (
     "localhost",
     "127.0.0.1",
 )
-# On a shared host, multicast groups of NVSwitch can outlive the process that made them.
+# On a shared host, multicast groups of NVSwitch can outlive the process that created them.
 NO_MULTICAST = {
     "NCCL_NVLS_ENABLE": "0",
     "NVSHMEM_DISABLE_NVLS": "1",
@@ -53,21 +53,21 @@ NO_MULTICAST = {
 }
 
 AGENT = b"gpupack_agent\0run"
-"""In the agent's command line."""
+"""Words of the agent's command line."""
 
 T = TypeVar("T")
 
 
 @dataclass
 class Clock:
-    """Seconds of each phase, printed as they pass."""
+    """Measures the seconds of each phase, and prints them."""
 
     began: float = field(default_factory=time.monotonic)
     phases: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time what is done inside."""
+        """Time the body of the context."""
         start = time.monotonic()
         try:
             yield
@@ -88,7 +88,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Driver:
-    """The dev cluster's command, with the Python that has its libraries."""
+    """Command of the dev cluster, run with the Python that has its libraries."""
 
     python: str
     environment: dict[str, str]
@@ -100,10 +100,12 @@ class Driver:
 
 
 def main() -> int:
-    """Run the demo; returns the exit code."""
+    """Run the demo; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only-gangs", action="store_true", help="Measure gangs alone.")
-    parser.add_argument("--reports", type=Path, default=DEV / "reports", help="Where to write.")
+    parser.add_argument("--only-gangs", action="store_true", help="Measure only gangs.")
+    parser.add_argument(
+        "--reports", type=Path, default=DEV / "reports", help="Folder for the report."
+    )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     if os.geteuid() != 0:
@@ -120,7 +122,9 @@ def main() -> int:
             outcome["driver"] = bench.driver()
         checks = run_gangs(bench, clock.timed) if arguments.only_gangs else check_all(bench, clock)
         for result in checks:
-            outcome["results"].append(result)  # one by one: they stay if a later one fails
+            outcome["results"].append(
+                result
+            )  # one by one: earlier results stay if a later check fails
     except Exception as error:  # noqa: BLE001 - whatever it is goes into the report
         outcome["error"] = f"{type(error).__name__}: {error}"
         diagnose()
@@ -131,8 +135,8 @@ def main() -> int:
 
 
 def check_all(bench: Bench, clock: Clock) -> Iterator[Json]:
-    """Everything that is promised, one after the other; the fault last, and what all agree in."""
-    agreement = gpu_agreement.watching(bench.everybody)
+    """Run all checks, one after the other; the GPU fault and the agreement last."""
+    agreement = gpu_agreement.watching(bench.all_pods)
     agreement.start()
     yield from run_all(bench, clock.timed)
     yield from run_queue(bench, clock.timed)
@@ -143,13 +147,13 @@ def check_all(bench: Bench, clock: Clock) -> Iterator[Json]:
 
 
 def read_ahead() -> None:
-    """Let the system read torch's gigabytes from the disk while the cluster starts."""
+    """Read torch's gigabytes into the page cache while the cluster starts."""
     command = [sys.executable, "-c", "import torch, triton"]
     subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def start_cluster(clock: Clock) -> None:
-    """Everything up to our parts being ready."""
+    """Start the cluster and gpupack; return when gpupack is ready."""
     carried = gpu_bundle.is_carried()
     if carried:
         clock.timed("unpack", gpu_bundle.unpack)
@@ -165,7 +169,7 @@ def start_cluster(clock: Clock) -> None:
 
 
 def write_images() -> None:
-    """Make the images of this host's files."""
+    """Write the images of this host's files."""
     facts = json.loads((BUNDLE / "facts.json").read_text())
     python = gpu_images.this_python(facts["python"])
     images = gpu_images.host_images(python, root=ROOT, site=SITE, binaries=BIN)
@@ -183,10 +187,10 @@ def driver_for(*, carried: bool) -> Driver:
 
 
 def install(*, carried: bool) -> None:
-    """Install the chart, and wait until it decides.
+    """Install the chart, and wait until the scheduler decides.
 
-    Agents are not waited for: a kubelet that has just started asks after them up to half a minute
-    late. What counts is that they report GPUs.
+    It does not wait for the agents' readiness, which a kubelet that has just started checks up to
+    half a minute late. What counts is that they report GPUs.
     """
     if carried:
         install_manifests()
@@ -200,7 +204,7 @@ def install(*, carried: bool) -> None:
 
 
 def install_manifests() -> None:
-    """What Helm would do with the manifests that the bundle brought."""
+    """Apply the bundle's manifests as Helm would."""
     folder = DEV / "cluster" / "extender-tls"
     issue_certificate(folder)
     created = kubectl("create", "namespace", NAMESPACE, "--dry-run=client", "-o", "yaml")
@@ -214,7 +218,7 @@ def install_manifests() -> None:
 
 
 def issue_certificate(folder: Path) -> None:
-    """A certificate for the plan API, by an authority of its own."""
+    """Write a certificate for the plan API, with its own authority."""
     sys.path.append(str(SITE))
     from gpupack_devcluster.certificates import Authority, Identity  # noqa: PLC0415 - unpacked now
 
@@ -224,7 +228,7 @@ def issue_certificate(folder: Path) -> None:
 
 
 def versions() -> Json:
-    """What the figures depend on besides the GPU."""
+    """Return the versions on which the figures depend, besides the GPU."""
     kernel = platform.uname()
     system = platform.freedesktop_os_release().get("PRETTY_NAME", "")
     facts: Json = {
@@ -239,7 +243,7 @@ def versions() -> Json:
 
 
 def commit() -> str:
-    """The commit that runs here; empty where nothing tells."""
+    """Return the commit of this checkout; "" if it is not known."""
     if gpu_bundle.is_carried():
         return str(json.loads((BUNDLE / "facts.json").read_text())["commit"])
     command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
@@ -247,7 +251,7 @@ def commit() -> str:
 
 
 def kill_agent() -> None:
-    """Kill -9, as somebody on the host would."""
+    """Kill the agent with SIGKILL."""
     for folder in Path("/proc").iterdir():
         with suppress(OSError):
             if folder.name.isdigit() and AGENT in (folder / "cmdline").read_bytes():
@@ -255,7 +259,7 @@ def kill_agent() -> None:
 
 
 def diagnose() -> None:
-    """Leave behind what tells why it failed."""
+    """Write the cluster's state and logs for the analysis of a failure."""
     folder = LOGS / "demo-gpu"
     folder.mkdir(parents=True, exist_ok=True)
     questions = {
@@ -286,7 +290,7 @@ def kubectl(*arguments: str, text_input: str | None = None) -> str:
 def run(
     *command: str, text_input: str | None = None, environment: dict[str, str] | None = None
 ) -> str:
-    """Run a program; raises with its last words where it fails."""
+    """Run a program; if it fails, raise with the end of its output."""
     done = subprocess.run(
         command,
         input=text_input,

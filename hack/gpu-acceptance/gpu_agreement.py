@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether all who know it say the same of every pod's GPUs while `make demo-gpu` runs.
+"""Checks during `make demo-gpu` that all sources agree about the GPUs of each pod.
 
-Five ask nobody of gpupack: the annotation that the Binding wrote, the environment of the
-container's processes, the CDI spec that the runtime read, the kubelet's count (PodResources), and
-the driver's list of the processes on each GPU.
+Five sources are read without gpupack's help: the annotation that the Binding wrote, the
+environment of the container's processes, the CDI spec that the runtime read, the kubelet's count
+(PodResources), and the driver's list of the processes on each GPU.
 """
 
 import json
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 DEVICES = "gpupack.dev/devices"
-TOLD = b"GPUPACK_DEVICES="
+VARIABLE = b"GPUPACK_DEVICES="
 POD = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
 SPECS = "run/cdi"
 KUBELET_SOCKET = "var/lib/kubelet/pod-resources/kubelet.sock"
@@ -35,16 +35,16 @@ PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What is said of one pod.
+class PodDevices:
+    """A pod's devices according to each source.
 
     Attributes:
-        annotation: its GPUs' UUIDs, sorted, as in the others.
-        shares: whether it holds a share.
-        environment: of each of its processes that has the variable.
-        spec: as the CDI spec of its UID says.
-        tickets: how many devices the kubelet counts.
-        on: GPUs on which the driver lists a process of its.
+        annotation: UUIDs of its GPUs, sorted, as in the other sources.
+        shares: whether it has a share.
+        environment: UUIDs in the environment of each process that has the variable.
+        spec: UUIDs in the CDI spec for the pod's UID.
+        tickets: number of device tokens that the kubelet counts.
+        on: GPUs on which the driver lists one of its processes.
     """
 
     annotation: tuple[str, ...]
@@ -56,11 +56,11 @@ class Told:
 
     @property
     def is_complete(self) -> bool:
-        """Whether its container runs, so that everybody can say something."""
+        """Whether its container runs, so that all sources have data."""
         return bool(self.environment)
 
     def differences(self) -> Iterator[str]:
-        """Who says something else than the annotation."""
+        """Yield a sentence for each source that differs from the annotation."""
         if self.environment != {self.annotation}:
             yield f"its environment says {sorted(self.environment)}"
         if self.spec != self.annotation:
@@ -74,13 +74,13 @@ class Told:
 
 @dataclass
 class Agreement:
-    """Looks again and again, in a thread of its own; what was found is read at the end.
+    """Compares the sources repeatedly, in its own thread; `result` returns the findings.
 
     Attributes:
-        look: what is said of each pod that runs, by its UID, and its name.
+        look: returns name and devices of each running pod by UID.
     """
 
-    look: Callable[[], dict[str, tuple[str, Told]]]
+    look: Callable[[], dict[str, tuple[str, PodDevices]]]
     compared: dict[str, str] = field(default_factory=dict)
     computing: set[str] = field(default_factory=set)
     looks: int = 0
@@ -89,7 +89,7 @@ class Agreement:
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="agreement", daemon=True)
         self._thread.start()
 
@@ -100,10 +100,10 @@ class Agreement:
             except Exception as error:  # noqa: BLE001 - the cluster is killed at in between
                 log.info("agreement: %s: %s", type(error).__name__, str(error)[:200])
 
-    def see(self, told: dict[str, tuple[str, Told]]) -> None:
-        """Compare once; a pod that begins or ends between two answers agrees the next time."""
+    def see(self, found: dict[str, tuple[str, PodDevices]]) -> None:
+        """Compare once; a pod that starts or ends between two answers agrees the next time."""
         self.looks += 1
-        for uid, (name, each) in told.items():
+        for uid, (name, each) in found.items():
             if not each.is_complete:
                 continue
             self.compared[uid] = name
@@ -115,7 +115,7 @@ class Agreement:
                 self.wrong.pop(uid, None)
 
     def result(self) -> Json:
-        """What came out; raises Broken where one was told apart to its end."""
+        """Return the result; raise Broken if the sources differed about a pod until its end."""
         self._over.set()
         if self._thread:
             self._thread.join()
@@ -132,20 +132,20 @@ class Agreement:
 
 
 def watching(pods: Callable[[], list[Json]]) -> Agreement:
-    """Of the pods of this host's one node."""
-    # What a bundle brought goes before what the host has: a gRPC of its own may be too old.
+    """Return the comparison for the pods of this host's one node."""
+    # The bundle's libraries come before the host's: the host's gRPC may be too old.
     sys.path[:0] = [str(SITE), str(ROOT / "agent")]
     return Agreement(lambda: _look(pods))
 
 
-def _look(pods: Callable[[], list[Json]]) -> dict[str, tuple[str, Told]]:
+def _look(pods: Callable[[], list[Json]]) -> dict[str, tuple[str, PodDevices]]:
     found = {each["metadata"]["uid"]: each for each in pods() if _is_running(each)}
     if not found:
         return {}
     node = next(_roots_of("kubelet"))
     processes, computing = _processes(), _computing()
     specs = _specs(node / SPECS)
-    told = {}
+    devices = {}
     for uid, pod in found.items():
         meta = pod["metadata"]
         mine = processes.get(uid, {})
@@ -153,9 +153,9 @@ def _look(pods: Callable[[], list[Json]]) -> dict[str, tuple[str, Told]]:
         tickets = _tickets(node / KUBELET_SOCKET, meta["namespace"], meta["name"])
         if tickets is None:
             continue
-        told[uid] = (
+        devices[uid] = (
             meta["name"],
-            Told(
+            PodDevices(
                 annotation=tuple(sorted(each["uuid"] for each in given)),
                 shares=any(each["percent"] < 100 for each in given),  # noqa: PLR2004 - percent
                 environment=frozenset(value for value in mine.values() if value),
@@ -164,7 +164,7 @@ def _look(pods: Callable[[], list[Json]]) -> dict[str, tuple[str, Told]]:
                 on=frozenset(gpu for gpu, pids in computing.items() if pids & mine.keys()),
             ),
         )
-    return told
+    return devices
 
 
 def _is_running(pod: Json) -> bool:
@@ -173,7 +173,7 @@ def _is_running(pod: Json) -> bool:
 
 
 def _roots_of(program: str) -> Iterator[Path]:
-    """Where the root of a program's mount namespace is seen; of one that runs."""
+    """Yield the path of the root of a running program's mount namespace."""
     for folder in PROC.iterdir():
         with suppress(OSError):
             if folder.name.isdigit():
@@ -184,22 +184,22 @@ def _roots_of(program: str) -> Iterator[Path]:
 
 
 def _processes() -> dict[str, dict[int, tuple[str, ...] | None]]:
-    """By pod: its processes, and the GPUs that their environment tells."""
+    """Return each pod's processes, with the GPUs in their environment."""
     found: dict[str, dict[int, tuple[str, ...] | None]] = {}
     for folder in PROC.iterdir():
         with suppress(OSError):
             if folder.name.isdigit() and (pod := POD.search((folder / "cgroup").read_text())):
                 uid = pod.group(1).replace("_", "-")
                 variables = (folder / "environ").read_bytes().split(b"\0")
-                told = next((each for each in variables if each.startswith(TOLD)), None)
-                uuids = told.removeprefix(TOLD).decode().split(",") if told else None
+                variable = next((each for each in variables if each.startswith(VARIABLE)), None)
+                uuids = variable.removeprefix(VARIABLE).decode().split(",") if variable else None
                 gpus = tuple(sorted(uuids)) if uuids else None
                 found.setdefault(uid, {})[int(folder.name)] = gpus
     return found
 
 
 def _computing() -> dict[str, frozenset[int]]:
-    """By GPU: processes of this host that the driver lists on it."""
+    """Return the processes of this host that the driver lists on each GPU."""
     import pynvml  # noqa: PLC0415 - comes with the bundle
 
     pynvml.nvmlInit()
@@ -214,7 +214,7 @@ def _computing() -> dict[str, frozenset[int]]:
 
 
 def _specs(folder: Path) -> dict[str, tuple[str, ...]]:
-    """By the UID of the pod that each was written for."""
+    """Return the GPUs of each CDI spec by the UID of its pod."""
     found = {}
     for path in folder.glob("gpupack.dev-*.json"):
         with suppress(OSError):
@@ -222,13 +222,13 @@ def _specs(folder: Path) -> dict[str, tuple[str, ...]]:
             uid = json.loads(document["annotations"]["gpupack.dev/record"])["uid"]
             (device,) = document["devices"]
             variables = device["containerEdits"]["env"]
-            told = next(each for each in variables if each.startswith(TOLD.decode()))
-            found[uid] = tuple(sorted(told.removeprefix(TOLD.decode()).split(",")))
+            variable = next(each for each in variables if each.startswith(VARIABLE.decode()))
+            found[uid] = tuple(sorted(variable.removeprefix(VARIABLE.decode()).split(",")))
     return found
 
 
 def _tickets(socket: Path, namespace: str, name: str) -> int | None:
-    """None: the kubelet does not know the pod any more, or cannot be asked now."""
+    """Return the kubelet's count; None if it does not know the pod or does not answer."""
     import grpc  # noqa: PLC0415 - comes with the bundle
 
     from gpupack_agent.api import podresources_pb2 as api  # noqa: PLC0415 - with its path

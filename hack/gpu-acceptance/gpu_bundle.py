@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make demo-gpu` needs on a host that can download nothing: packed here, unpacked there.
+"""Packs what `make demo-gpu` needs on a host without downloads, and unpacks it there.
 
-Packed: our binaries, the host's own runc, ip, nft and CNI plugins, the locked libraries for the
-other host's Python, the chart's manifests, and what is committed here. Not packed, because too
-large and found there: NVIDIA's driver, a Python with torch and Triton (and so NumPy), gcc.
+Packed: our binaries, this host's runc, ip, nft and CNI plugins, the locked libraries for the other
+host's Python, the chart's manifests, and the commit. Not packed, because they are large and exist
+there: NVIDIA's driver, a Python with torch and Triton (and so NumPy), gcc.
 
-Programs that need libraries come with them and with their dynamic loader, behind a script that
-starts the one with the other. runc starts itself anew and so cannot: it uses the other host's
+Programs that need libraries are packed with them and with their dynamic loader, and a script starts
+the program by the loader. runc executes itself again, so it cannot use a loader: it uses the host's
 libseccomp, which every Debian and Ubuntu has (apt needs it).
 """
 
@@ -38,7 +38,7 @@ TOOL_FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOCKS = ("requirements-services", *(f"{part}/requirements" for part in ("agent", "extender")))
 OTHER_LIBRARIES = ("cffi", "click", "cryptography", "pycparser", "pyyaml", "tenacity")
 FOUND_THERE = ("numpy",)
-# The demo starts no ranks by mpirun.
+# The demo does not use mpirun.
 NOT_USED = ("mpi4py", "openmpi")
 PYTHON = "3.12"
 GLIBC = (5, 12, 17, 24, 26, 27, 28, 31, 34, 35)
@@ -48,7 +48,7 @@ here=$(dirname "$0")/carried
 exec "$here/{loader}" --library-path "$here" "$here/{name}" "$@"
 """
 BLOCK = "144MiB"
-"""So much is compressed by one core; smaller blocks share less, and the bundle grows."""
+"""Block that one core compresses; smaller blocks make the bundle larger."""
 XZ = (
     *("xz", "--threads=0", f"--block-size={BLOCK}"),
     *("--x86", f"--lzma2=preset=9,dict={BLOCK}", "--stdout"),
@@ -56,7 +56,7 @@ XZ = (
 
 
 def pack(python: str = PYTHON) -> Path:
-    """Make the bundle; returns the archive. Parts whose inputs have not changed stay."""
+    """Write the bundle and return the archive; parts with the same inputs are reused."""
     BUNDLE.mkdir(parents=True, exist_ok=True)
     tools = pack_part("tools", tool_inputs(), stage_tools)
     lock = filter_lock((ROOT / "requirements-dev.lock").read_text(), wanted_libraries())
@@ -77,7 +77,7 @@ def pack(python: str = PYTHON) -> Path:
 
 
 def unpack() -> None:
-    """Put the bundle's parts in place: binaries to .dev/bin, libraries to .dev/site."""
+    """Unpack the bundle: binaries to .dev/bin, libraries to .dev/site."""
     work = []
     for part, folder in (("tools", DEV / "bin"), ("site", SITE)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,24 +86,24 @@ def unpack() -> None:
     statuses = [process.wait() for process in work]
     if any(statuses):
         raise SystemExit("the bundle cannot be unpacked: is xz installed, is the disk full?")
-    # Containers cannot write beside their libraries; compiling at each start would take seconds.
+    # Containers cannot write bytecode to their libraries; compilation at each start takes seconds.
     compiling = [sys.executable, "-m", "compileall", "-q", "-j", "0", str(SITE)]
     subprocess.run(compiling, stdout=subprocess.DEVNULL, check=False)
 
 
 def is_carried() -> bool:
-    """Whether this checkout came with a bundle and has nothing of its own."""
+    """Return whether this checkout came with a bundle and has no build of its own."""
     return (BUNDLE / "facts.json").exists() and not (DEV / "venv").exists()
 
 
 def tool_inputs() -> list[Path]:
-    """The programs that the bundle holds."""
+    """Return the programs that go into the bundle."""
     compiled = [DEV / "bin" / name for name in COMPILED]
     return [*compiled, *(find(name) for name in (*NATIVE_TOOLS, *WRAPPED_TOOLS))]
 
 
 def pack_part(name: str, inputs: Sequence[Path], stage: Callable[[Path], None]) -> Path:
-    """Make one compressed part unless it is of the same inputs."""
+    """Write one compressed part unless one with the same inputs exists."""
     archive, stamp = BUNDLE / f"{name}.tar.xz", BUNDLE / f".{name}.stamp"
     digest = digest_of(inputs)
     if archive.exists() and stamp.exists() and stamp.read_text() == digest:
@@ -119,7 +119,7 @@ def pack_part(name: str, inputs: Sequence[Path], stage: Callable[[Path], None]) 
 
 
 def stage_tools(folder: Path) -> None:
-    """Collect programs."""
+    """Copy the programs into a folder."""
     for name in BINARIES:
         shutil.copy2(DEV / "bin" / name, folder / name, follow_symlinks=False)
     # As a program of its own it starts faster, and would be 12 MB more to carry.
@@ -147,7 +147,7 @@ def wrap(program: Path, folder: Path) -> None:
 
 
 def libraries_of(listing: str) -> list[Path]:
-    """Read what ldd prints: `NAME => PATH (ADDRESS)`, and the loader without an arrow."""
+    """Parse ldd's output: `NAME => PATH (ADDRESS)`, and the loader without an arrow."""
     words = (line.split() for line in listing.splitlines())
     return [
         Path(next(word for word in line if word.startswith("/")))
@@ -157,7 +157,7 @@ def libraries_of(listing: str) -> list[Path]:
 
 
 def stage_site(folder: Path, python: str) -> None:
-    """Install the locked libraries as the other host's Python wants them."""
+    """Install the locked libraries for the other host's Python."""
     platforms = [f"--platform=manylinux_2_{minor}_x86_64" for minor in GLIBC]
     platforms += ["--platform=manylinux2014_x86_64", "--platform=manylinux1_x86_64"]
     version = [f"--python-version={python}", "--implementation=cp", "--only-binary=:all:"]
@@ -172,7 +172,7 @@ def stage_site(folder: Path, python: str) -> None:
 
 
 def wanted_libraries() -> set[str]:
-    """Names of all that services and dev cluster import, but what is found or unused there."""
+    """Return the libraries of services and dev cluster, without those found or unused there."""
     locks = [ROOT / f"{name}.lock" for name in (*LOCKS, "operator/requirements")]
     locks.append(ROOT / "workloads/requirements.lock")
     names = {name for lock in locks for name in locked_names(lock.read_text())}
@@ -180,13 +180,13 @@ def wanted_libraries() -> set[str]:
 
 
 def locked_names(lock: str) -> list[str]:
-    """Names in a lock file: lines that begin with `NAME==`."""
+    """Return the names in a lock file: lines that begin with `NAME==`."""
     starts = (line for line in lock.splitlines() if line[:1].isalnum())
     return [line.partition("==")[0] for line in starts]
 
 
 def filter_lock(lock: str, names: Iterable[str]) -> str:
-    """The entries of some libraries, hashes and all."""
+    """Return the entries of some libraries with their hashes."""
     wanted, kept, keep = set(names), [], False
     for line in lock.splitlines():
         if line[:1].isalnum():
@@ -197,7 +197,7 @@ def filter_lock(lock: str, names: Iterable[str]) -> str:
 
 
 def render_chart() -> str:
-    """The chart's manifests; the host makes the certificate, which is nothing to carry."""
+    """Return the chart's manifests, without the certificate, which the other host creates."""
     values = ["-f", "charts/gpupack/values-gpu.yaml"]
     values += ["--set", "scheduler.tls.existingSecret=gpupack-extender-tls"]
     helm = [str(DEV / "bin" / "helm"), "template", "gpupack", "charts/gpupack"]
@@ -205,7 +205,7 @@ def render_chart() -> str:
 
 
 def compress(folder: Path, archive: Path) -> None:
-    """Tar and xz; the dictionary is large because the Go binaries have much in common.
+    """Write a tar archive with xz; the dictionary is large because the Go binaries share much code.
 
     xz's preset `9e` instead of `9` makes it 0.2 % smaller.
     """
@@ -219,7 +219,7 @@ def compress(folder: Path, archive: Path) -> None:
 
 
 def find(program: str) -> Path:
-    """Where this host keeps a program."""
+    """Return the path of a program of this host."""
     path = shutil.which(program, path=TOOL_FOLDERS)
     if path is None:
         raise SystemExit(f"{program} is not installed: run `make host`")
@@ -227,7 +227,7 @@ def find(program: str) -> Path:
 
 
 def digest_of(paths: Iterable[Path]) -> str:
-    """Digest of files' contents and of what is done with them."""
+    """Return a digest of files' contents and of the code that processes them."""
     recipe = (BINARIES, NATIVE_TOOLS, WRAPPED_TOOLS, WRAPPER, CNI, XZ, GLIBC)
     digest = hashlib.sha256(repr(recipe).encode())
     for path in paths:
@@ -236,7 +236,7 @@ def digest_of(paths: Iterable[Path]) -> str:
 
 
 def output(*command: str) -> str:
-    """What a program prints; ends with its words where it fails."""
+    """Return a program's output; exit with its error output if it fails."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)[:200]} failed: {done.stderr.strip()[-1000:]}")
@@ -244,7 +244,7 @@ def output(*command: str) -> str:
 
 
 def run(*command: str) -> None:
-    """Run a program; ends with its words where it fails."""
+    """Run a program; exit with its error output if it fails."""
     output(*command)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs inside a container: shows one XID of one GPU, as DCGM exporter does. `UUID XID`."""
+"""Serves one XID of one GPU as DCGM exporter does, inside a container. Arguments: `UUID XID`."""
 
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -16,7 +16,7 @@ class Handler(BaseHTTPRequestHandler):
     """Answers every GET."""
 
     def do_GET(self) -> None:
-        """The one figure."""
+        """Send the one metric."""
         uuid, xid = sys.argv[1:]
         body = TEXT.format(uuid=uuid, xid=xid).encode()
         self.send_response(200)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make demo-gpu` asks of a GPU that fails: its job leaves, and a burn-in decides about it.
+"""Checks of `make demo-gpu` for a failing GPU: its job leaves, and a burn-in tests the GPU.
 
-No GPU is harmed: a stand-in of DCGM exporter, found as the agent finds a real one, shows an XID.
+The GPU does not fail really: a replacement of DCGM exporter reports an XID, and the agent finds it
+like a real one.
 """
 
 import time
@@ -14,19 +15,19 @@ from gpu_jobs import IMAGE, Bench, Broken, gpu_job, phase
 Json = dict[str, Any]
 
 EXPORTER_NAMESPACE = "gpu-operator"
-"""Where the chart's agent.dcgmExporter.namespaces lets it look."""
+"""A namespace of the chart's agent.dcgmExporter.namespaces."""
 EXPORTER_POD = "dcgm-stand-in"
 EXPORTER = Path(__file__).with_name("gpu_exporter.py")
 LOAD = Path(__file__).with_name("gpu_load.py")
 XID = 79
-"""The GPU has fallen off the bus."""
+"""XID for a GPU that has fallen off the bus."""
 TRAINER = "trainer"
 BURN_IN = ("outcome", "tflops", "memoryGbPerS", "hostToDeviceGbPerS", "deviceToHostGbPerS")
 SECONDS = 60
 
 
 def exporter(uuid: str) -> list[Json]:
-    """The stand-in, and its namespace."""
+    """Return the replacement of DCGM exporter and its namespace."""
     container = {
         "name": "exporter",
         "image": IMAGE,
@@ -43,7 +44,7 @@ def exporter(uuid: str) -> list[Json]:
 
 
 def trainer() -> Json:
-    """Products on one GPU; its first attempt is there to be ended."""
+    """Return a job with products on one GPU; the fault ends its first attempt."""
     container = {
         "name": "worker",
         "image": IMAGE,
@@ -54,7 +55,7 @@ def trainer() -> Json:
 
 
 def check_fault(bench: Bench, *, kill_agent: Callable[[], None]) -> Json:
-    """The job's attempt ends for the GPU's fault; elsewhere, or once it is mended, it succeeds."""
+    """Check that the GPU's fault ends the attempt, and that the job succeeds afterwards."""
     others = len(bench.gpus()) - 1
     bench.apply(trainer())
     bench.until(lambda: phase(bench.job(TRAINER)) == "Running", what="the trainer runs")
@@ -76,7 +77,7 @@ def check_fault(bench: Bench, *, kill_agent: Callable[[], None]) -> Json:
             raise Broken(f"the trainer goes on with {uuid}, which is in quarantine")
     else:
         bench.until(lambda: _is_waiting(bench), what="it waits for another GPU", seconds=SECONDS)
-        seen["told"] = bench.job(TRAINER)["status"]["message"]
+        seen["message"] = bench.job(TRAINER)["status"]["message"]
     _mend(bench, kill_agent)
     bench.until(lambda: bench.measured(uuid), what="its burn-in", seconds=SECONDS)
     seen["burn-in"] = {key: bench.measured(uuid).get(key) for key in BURN_IN}
@@ -93,7 +94,7 @@ def check_fault(bench: Bench, *, kill_agent: Callable[[], None]) -> Json:
 
 
 def _mend(bench: Bench, kill_agent: Callable[[], None]) -> None:
-    """As after a repair without a reboot: the GPUNode goes, and with it what was known."""
+    """Delete the GPUNode and its records, as after a repair without a reboot."""
     bench.delete("pod", "--namespace", EXPORTER_NAMESPACE, EXPORTER_POD)
     bench.delete("gpunode", "--all")
     kill_agent()
@@ -111,7 +112,7 @@ def _gpu_of(job: Json) -> str:
 
 
 def _attempts(bench: Bench) -> list[Json]:
-    """Those that have ended."""
+    """Return the attempts that have ended."""
     attempts: list[Json] = bench.job(TRAINER)["status"].get("attempts", [])
     return [each for each in attempts if each.get("outcome")]
 

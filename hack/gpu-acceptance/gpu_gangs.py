@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make demo-gpu` measures of gangs whose workers have one GPU each, on two GPUs or more.
+"""Measurements of `make demo-gpu` for gangs with one GPU per worker, on two GPUs or more.
 
 one worker with all GPUs             the speed that the wires have
 workers that share a pod             NVLink as well
@@ -19,7 +19,7 @@ Timed = Callable[[str, Callable[[], Json]], Json]
 MIN_BUS_RATIO: Final = 0.95
 MIN_SEPARATE_GB_PER_S: Final = 25.0
 MIN_SCALING: Final = 1.9
-"""Of two GPUs; in proportion where there are more."""
+"""For two GPUs; more GPUs in proportion."""
 
 RESNET: Final = ("--require-gpu", "--steps=10", "--batch-size=256", "--compile=off")
 TRANSFORMER: Final = ("--require-gpu",)
@@ -28,22 +28,22 @@ VIEWERS: Final = "shared-viewers"
 
 
 def job(name: str, workload: str, *args: str, **spec: Any) -> Json:
-    """A GPUJob with a workload."""
+    """Return a GPUJob with a workload."""
     return gpu_job(name, {**spec, "workload": {"name": workload, "args": list(args)}})
 
 
 def gang(name: str, workload: str, *args: str, workers: int, separate: bool = False) -> Json:
-    """A GPUJob of workers with one GPU each."""
+    """Return a GPUJob of workers with one GPU each."""
     return job(name, workload, *args, workers=workers, gpus=1, podPerWorker=separate)
 
 
 def sharing_viewers(workers: int) -> Json:
-    """Workers that share a pod and print what they see."""
+    """Return a job of workers that share a pod and print the GPUs they see."""
     return viewers(workers, VIEWERS, podPerWorker=False)
 
 
 class Measured:
-    """Runs one job after the other and keeps what each measured."""
+    """Runs one job after the other and keeps their results."""
 
     def __init__(self, bench: Bench, gpus: list[Json]) -> None:
         self._bench = bench
@@ -57,7 +57,7 @@ class Measured:
         return len(cliques) == 1 and None not in cliques
 
     def run(self, manifest: Json) -> Json:
-        """Run a job to its end; raises Broken."""
+        """Run a job to its end; raise Broken if it fails."""
         self._bench.apply(manifest)
         name = manifest["metadata"]["name"]
         (ended,) = self._bench.finished(name)
@@ -70,7 +70,7 @@ class Measured:
 
 
 def bandwidths(run: Measured, count: int) -> Json:
-    """Bus bandwidth of an all-reduce in each layout, in GB/s."""
+    """Measure the bus bandwidth of an all-reduce in each layout, in GB/s."""
     size = f"--size={BUS_BYTES}"
     options = ("--require-gpu", size)
     found = {
@@ -91,7 +91,7 @@ def bandwidths(run: Measured, count: int) -> Json:
 
 
 def communication(run: Measured) -> Json:
-    """What the gangs' own probe found, and whether their status reports the one without NVLink."""
+    """Return the figures of the gangs' probe; check the condition of a gang without NVLink."""
     figures: Json = {}
     expected = {"bus-shared": "True", "bus-separate": "False"} if run.has_nvlink else {}
     for name, wanted in expected.items():
@@ -105,7 +105,7 @@ def communication(run: Measured) -> Json:
 
 
 def resnet(run: Measured, count: int) -> Json:
-    """ResNet-50 by workers that share a pod; the workload compares with one GPU itself."""
+    """Measure ResNet-50 by workers that share a pod; the workload compares with one GPU itself."""
     metrics = run.run(gang("resnet50-shared", "resnet50", *RESNET, workers=count))
     keys = ("images_per_s", "one_gpu_images_per_s", "scaling_ratio")
     figures = {key: metrics[key] for key in keys}
@@ -114,7 +114,7 @@ def resnet(run: Measured, count: int) -> Json:
 
 
 def transformer(run: Measured, count: int) -> Json:
-    """The transformer by DDP and FSDP, against one GPU with as many rows for each GPU."""
+    """Measure the transformer by DDP and FSDP, against one GPU with as many rows per GPU."""
     alone = run.run(job("transformer-one", "transformer", *TRANSFORMER, gpus=1))
     rows = f"--batch-size={count * int(alone['batch_size'])}"
     figures: Json = {"one_gpu_tokens_per_s": alone["tokens_per_s"]}
@@ -131,13 +131,13 @@ def transformer(run: Measured, count: int) -> Json:
 
 
 def isolation(bench: Bench, count: int) -> Json:
-    """CUDA shows each container of a shared pod its GPU, and nothing shows it one of other pods."""
+    """Check that each container of a shared pod sees its GPU in CUDA, and none of other pods."""
     bench.apply(sharing_viewers(count))
     (ended,) = bench.finished(VIEWERS)
     (here,) = ended["status"]["placement"]
     seen = views(bench, VIEWERS)
     for index, uuid in enumerate(here["gpus"]):
-        shown = {tuple(seen[index]["cuda"]), (seen[index]["told"],)}
+        shown = {tuple(seen[index]["cuda"]), (seen[index]["variable"],)}
         if shown != {(uuid,)} or not set(seen[index]["nvml"]) <= set(here["gpus"]):
             raise Broken(f"worker {index} was given {uuid} and sees {seen[index]}")
     what = f"each of {count} containers of one pod sees exactly its GPU"
@@ -145,7 +145,7 @@ def isolation(bench: Bench, count: int) -> Json:
 
 
 def run_gangs(bench: Bench, timed: Timed) -> Iterator[Json]:
-    """Measure all of it; nothing on a host with one GPU."""
+    """Run all measurements; none on a host with one GPU."""
     gpus = bench.gpus()
     count = len(gpus)
     if count < 2:  # noqa: PLR2004 - a gang needs two

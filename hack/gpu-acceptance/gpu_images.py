@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The images of `make demo-gpu` on a host that can download nothing: its own files and ours.
+"""Images of `make demo-gpu` on a host without downloads, made of the host's files and ours.
 
 Three layers lie below them: the host's /usr (without CUDA's development kit, documentation and
-NVIDIA's driver, which the agent has to inject), the Python that has torch, and the libraries that
-the bundle brought. So what runs is the host's Python, in a container of its own.
+NVIDIA's driver, which the agent has to inject), the Python that has torch, and the bundle's
+libraries. So containers run the host's Python.
 """
 
 import importlib.util
@@ -28,7 +28,7 @@ SERVICES = ("operator", "extender", "agent")
 WORKLOADS = "docker.io/gpupack/workloads:dev"
 KUBE_SCHEDULER = f"registry.k8s.io/kube-scheduler:{KUBERNETES}"
 NAMES = (*(f"docker.io/gpupack/{part}:dev" for part in SERVICES), WORKLOADS, KUBE_SCHEDULER)
-NOBODY = "65532:65532"
+NON_ROOT = "65532:65532"
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 ETC = ("alternatives", "group", "ld.so.conf", "ld.so.conf.d", "nsswitch.conf", "passwd")
@@ -55,7 +55,7 @@ NOT_OF_USR = (
     "**/libnvidia-*",
     "**/nvidia-smi",
 )
-"""NVIDIA's driver is left out wherever it lies: a container has it from the agent or not at all."""
+"""NVIDIA's driver, which is left out everywhere: a container gets it only from the agent."""
 
 
 @dataclass(frozen=True)
@@ -70,23 +70,23 @@ class HostPython:
 
 
 class PythonUnfit(Exception):
-    """This Python cannot run the workloads."""
+    """Error: this Python cannot run the workloads."""
 
 
 def this_python(version: str) -> HostPython:
-    """Look at the running Python.
+    """Return the running Python.
 
     Args:
-        version: the one that the bundle's libraries are for, such as 3.12.
+        version: Python version of the bundle's libraries, such as 3.12.
 
     Raises:
-        PythonUnfit: it is another version, or has no torch or Triton.
+        PythonUnfit: the version differs, or torch or Triton is missing.
     """
     running = f"{sys.version_info.major}.{sys.version_info.minor}"
     if running != version:
         raise PythonUnfit(
             f"{sys.executable} is Python {running}, the bundle is for {version}: set PYTHON, or "
-            f"make the bundle with GPU_PYTHON={running}"
+            f"create the bundle with GPU_PYTHON={running}"
         )
     missing = [name for name in ("numpy", "torch", "triton") if not importlib.util.find_spec(name)]
     if missing:
@@ -104,7 +104,7 @@ def this_python(version: str) -> HostPython:
 
 
 def folder_of(package: str) -> Path:
-    """Where an installed package lies."""
+    """Return the folder of an installed package."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         raise PythonUnfit(f"{package} is no ordinary package")
@@ -112,7 +112,7 @@ def folder_of(package: str) -> Path:
 
 
 def host_images(python: HostPython, *, root: Path, site: Path, binaries: Path) -> list[HostImage]:
-    """All images of the demo."""
+    """Return all images of the demo."""
     system = system_layer(python)
     services = (system, services_layer(python, root=root, site=site))
     return [
@@ -124,7 +124,7 @@ def host_images(python: HostPython, *, root: Path, site: Path, binaries: Path) -
 
 
 def system_layer(python: HostPython) -> HostLayer:
-    """/usr, what leads into it, and the folders that every system has."""
+    """Return the layer with /usr, the links into it, and the usual top-level folders."""
     top = [Path("/") / name for name in TOP]
     etc = [Path("/etc") / name for name in ETC]
     whole = [path for path in (*top, *etc) if path.exists() and not path.is_symlink()]
@@ -136,7 +136,7 @@ def system_layer(python: HostPython) -> HostLayer:
 
 
 def python_layers(python: HostPython) -> tuple[HostLayer, ...]:
-    """The virtual environment with torch, unless it is the system's own Python."""
+    """Return the layer of the virtual environment with torch; none for the system's own Python."""
     if is_below(python.prefix, python.base_prefix) or is_below(python.prefix, Path("/usr")):
         return ()
     tree = Tree(python.prefix, str(python.prefix), ("**/__editable__*",))
@@ -144,62 +144,62 @@ def python_layers(python: HostPython) -> tuple[HostLayer, ...]:
 
 
 def services_layer(python: HostPython, *, root: Path, site: Path) -> HostLayer:
-    """What operator, extender and agent have in common; each starts its own module."""
+    """Return the common layer of operator, extender and agent; each starts its own module."""
     code = [
         Tree(root / folder / package, f"/opt/gpupack/{package}")
         for folder in (*LIBRARIES, *SERVICES)
         for package in (f"gpupack_{Path(folder).name}",)
     ]
-    beside = python.numpy.with_name("numpy.libs")
-    numpy = [Tree(path, f"/opt/site/{path.name}") for path in (python.numpy, beside)]
+    numpy_libs = python.numpy.with_name("numpy.libs")
+    numpy = [Tree(path, f"/opt/site/{path.name}") for path in (python.numpy, numpy_libs)]
     trees = [*code, Tree(site, "/opt/site"), *(tree for tree in numpy if tree.source.exists())]
     links = {"/opt/venv/bin/python": str(python.base_executable)}
     return HostLayer("services", tuple(trees), links=links, folders={})
 
 
 def workloads_layer(root: Path, site: Path) -> HostLayer:
-    """Our workloads and the little that they import besides torch."""
+    """Return the layer of our workloads and the libraries that they import besides torch."""
     code = Tree(root / "workloads/gpupack_workloads", "/opt/gpupack/gpupack_workloads")
     libraries = [Tree(site / name, f"/opt/site/{name}") for name in ("click", "msgspec")]
     return HostLayer("workloads", (code, *libraries), links={}, folders={})
 
 
 def service(part: str, layers: tuple[HostLayer, ...]) -> HostImage:
-    """One of our services."""
+    """Return the image of one of our services."""
     config = {
         "Env": environment("/opt/venv/bin"),
         "Entrypoint": ["python", "-m", f"gpupack_{part}"],
-        "User": "" if part == "agent" else NOBODY,
+        "User": "" if part == "agent" else NON_ROOT,
         "WorkingDir": "/",
     }
     return HostImage(f"docker.io/gpupack/{part}:dev", layers, config)
 
 
 def workloads(python: HostPython, layers: tuple[HostLayer, ...]) -> HostImage:
-    """The built-in workloads, and whatever else wants a Python with torch."""
+    """Return the image of the built-in workloads, also for other programs that need torch."""
     config = {
         "Env": [*environment(str(python.executable.parent)), "HOME=/tmp"],
         "Entrypoint": [str(python.executable), "-m", "gpupack_workloads"],
-        "User": NOBODY,
+        "User": NON_ROOT,
         "WorkingDir": "/",
     }
     return HostImage(WORKLOADS, layers, config)
 
 
 def single_binary(name: str, binary: Path, path: str) -> HostImage:
-    """An image of one static program."""
+    """Return an image of one static program."""
     layer = HostLayer(Path(path).name, (Tree(binary, path),), links={}, folders={})
     config: dict[str, Any] = {
         "Env": ["PATH=/usr/local/bin"],
         "Entrypoint": [path],
-        "User": NOBODY,
+        "User": NON_ROOT,
         "WorkingDir": "/",
     }
     return HostImage(name, (layer,), config)
 
 
 def environment(python: str) -> list[str]:
-    """Environment of an image with Python."""
+    """Return the environment of an image with Python."""
     return [
         f"PATH={python}:{SEARCH_PATH}",
         "PYTHONPATH=/opt/gpupack:/opt/site",
@@ -208,5 +208,5 @@ def environment(python: str) -> list[str]:
 
 
 def is_below(path: Path, folder: Path) -> bool:
-    """Whether a path is a folder or lies below it."""
+    """Return whether a path is a folder or below it."""
     return path == folder or folder in path.parents

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make demo-gpu` runs on the GPUs, and what must come of it."""
+"""Jobs of `make demo-gpu` and the checks of their results."""
 
 import json
 import time
@@ -15,7 +15,7 @@ IMAGE = "docker.io/gpupack/workloads:dev"
 VIEW = Path(__file__).with_name("gpu_view.py")
 JOB_SECONDS = 150
 API = "gpupack.dev/v1beta1"
-CONTROL_MINOR = 255  # of /dev/nvidiactl, which stands for no GPU
+CONTROL_MINOR = 255  # of /dev/nvidiactl, which is no GPU
 SHARE_RESOURCE = "gpupack.dev/gpu-share"
 INDEX = "batch.kubernetes.io/job-completion-index"
 SHARED = "gpupack.dev/workers"
@@ -26,22 +26,22 @@ SHARES = {"share-a": (60, "40Gi"), "share-b": (30, "20Gi")}
 
 
 class Broken(Exception):
-    """The demo's promise does not hold; says which and what was seen instead."""
+    """Error: a check of the demo failed; the text has the expectation and the observation."""
 
 
 def gpu_job(name: str, spec: Json) -> Json:
-    """A GPUJob of the default namespace."""
+    """Return a GPUJob of the default namespace."""
     return {"apiVersion": API, "kind": "GPUJob", "metadata": {"name": name}, "spec": spec}
 
 
 def matmul() -> Json:
-    """Matrix products on one GPU; without a GPU it fails instead of taking the CPU."""
+    """Return a job with matrix products on one GPU; without a GPU it fails."""
     workload = {"name": "matmul", "args": ["--require-gpu"]}
     return gpu_job("matmul", {"gpus": 1, "workload": workload})
 
 
 def shares() -> list[Json]:
-    """Two jobs with a share each that fit one GPU together."""
+    """Return two jobs whose shares fit on one GPU together."""
     container = {
         "name": "worker",
         "image": IMAGE,
@@ -56,7 +56,7 @@ def shares() -> list[Json]:
 
 
 def viewers(workers: int, name: str = "viewers", **spec: Any) -> Json:
-    """Workers with one GPU each that print what they see; as root, with the most rights."""
+    """Return workers with one GPU each that print the GPUs they see, as root."""
     container = {
         "name": "worker",
         "image": IMAGE,
@@ -69,7 +69,7 @@ def viewers(workers: int, name: str = "viewers", **spec: Any) -> Json:
 
 
 def stranger() -> Json:
-    """A pod that asked for no GPU; as root, who may try the most."""
+    """Return a pod without a GPU request, as root."""
     container = {
         "name": "stranger",
         "image": IMAGE,
@@ -82,35 +82,35 @@ def stranger() -> Json:
 
 
 class Bench:
-    """Runs jobs and asks what became of them."""
+    """Runs jobs and reads their results."""
 
     def __init__(self, kubectl: Kubectl) -> None:
         self._kubectl = kubectl
 
     def gpus(self) -> list[Json]:
-        """The devices of the one GPUNode, once the agent has written it."""
+        """Return the devices of the one GPUNode, once the agent has written it."""
         (node,) = self._list("gpunodes")
         devices: list[Json] = node["status"]["devices"]
         return devices
 
     def driver(self) -> str:
-        """The driver's version, as the agent reports it."""
+        """Return the driver's version as the agent reports it."""
         (node,) = self._list("gpunodes")
         return str(node["status"].get("driverVersion", ""))
 
     def offers_shares(self) -> bool:
-        """Whether the node hands out shares of its GPUs."""
+        """Return whether the node offers shares of its GPUs."""
         (node,) = self._list("nodes")
         return int(node["status"]["allocatable"].get(SHARE_RESOURCE, "0")) > 0
 
     def apply(self, *manifests: Json) -> None:
-        """Create objects; those of an earlier run go first."""
+        """Create objects after deleting those of an earlier run."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
         self._kubectl("delete", "--ignore-not-found", "--timeout=60s", "-f", "-", text_input=text)
         self._kubectl("apply", "-f", "-", text_input=text)
 
     def create(self, *manifests: Json) -> None:
-        """Create objects that are not there, or are as they are to be."""
+        """Create missing objects; the others stay."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
         self._kubectl("apply", "-f", "-", text_input=text)
 
@@ -119,7 +119,7 @@ class Bench:
         self._kubectl("delete", *what, "--ignore-not-found", "--timeout=60s")
 
     def until(self, holds: Callable[[], object], *, what: str, seconds: float = 30.0) -> None:
-        """Wait until something holds; what is not there yet does not."""
+        """Wait until a condition holds; a missing object counts as not holding."""
 
         def is_so() -> bool:
             try:
@@ -130,24 +130,24 @@ class Bench:
         wait_until(is_so, what=what, seconds=seconds, pause_seconds=0.25)
 
     def job(self, name: str) -> Json:
-        """A GPUJob as it is."""
+        """Return a GPUJob."""
         found: Json = json.loads(self._kubectl("get", "gpujob", name, "-o", "json"))
         return found
 
     def decided(self) -> Json:
-        """What was decided about the one GPUNode."""
+        """Return the scheduler's decisions about the one GPUNode."""
         (node,) = self._list("gpunodes")
         spec: Json = node.get("spec", {})
         return spec
 
     def measured(self, gpu: str) -> Json:
-        """What a burn-in found of a GPU of the one GPUNode; empty: none has ended."""
+        """Return the burn-in result of a GPU of the one GPUNode; {} if none has ended."""
         (node,) = self._list("gpunodes")
         found = (each for each in node["status"].get("measured", []) if each["gpu"] == gpu)
         return dict(next(found, {}))
 
     def finished(self, *names: str) -> list[Json]:
-        """Wait until jobs have succeeded; raises Broken where one has not."""
+        """Wait until jobs have ended; raise Broken if one has not succeeded."""
         jobs = [self._ended("gpujob", name) for name in names]
         for job in jobs:
             if phase(job) != "Succeeded":
@@ -156,7 +156,7 @@ class Bench:
         return jobs
 
     def view(self, pod: str, *container: str) -> Json:
-        """What a viewer's container saw; waits for its end."""
+        """Wait for the end of a viewer's container and return its output."""
         ended = self._ended("pod", pod)
         text = self._kubectl("logs", pod, *container)
         if phase(ended) != "Succeeded":
@@ -170,30 +170,30 @@ class Bench:
             self._kubectl("wait", "pod", name, "--for=condition=Ready", f"--timeout={JOB_SECONDS}s")
 
     def ended(self, pod: str) -> Json:
-        """A pod at its end."""
+        """Wait for the end of a pod and return it."""
         return self._ended("pod", pod)
 
     def events(self, pod: str) -> list[Json]:
-        """What was said of a pod."""
+        """Return the events of a pod."""
         said = self._list("events.v1.events.k8s.io")
         return [each for each in said if each["regarding"].get("name") == pod]
 
     def pods_of(self, job: str) -> dict[int, tuple[str, ...]]:
-        """Pod of each worker of a job, and its container where several workers share the pod."""
+        """Return each worker's pod, and its container if several workers share the pod."""
         pods = self._list("pods", "--selector", f"gpupack.dev/job={job}")
         return {index: where for pod in pods for index, where in workers_in(pod).items()}
 
-    def everybody(self) -> list[Json]:
-        """All pods there are."""
+    def all_pods(self) -> list[Json]:
+        """Return the pods of all namespaces."""
         return self._list("pods", "--all-namespaces")
 
     def span_of(self, job: str) -> tuple[str, str]:
-        """From when to when the container of a job's one pod ran."""
+        """Return start and end of the container of a job's one pod."""
         (span,) = self.spans_of(job)
         return span
 
     def spans_of(self, job: str) -> list[tuple[str, str]]:
-        """From when to when each container of a job's pods ran."""
+        """Return start and end of each container of a job's pods."""
         pods = self._list("pods", "--selector", f"gpupack.dev/job={job}")
         states = [
             container["state"]["terminated"]
@@ -218,7 +218,7 @@ class Bench:
 
 
 def workers_in(pod: Json) -> dict[int, tuple[str, ...]]:
-    """Workers of a pod by index: its name, and the container's where there are several."""
+    """Return the workers of a pod by index: pod name, and container name if there are several."""
     name, labels = pod["metadata"]["name"], pod["metadata"]["labels"]
     containers = [each["name"] for each in pod["spec"]["containers"]]
     if SHARED not in pod["metadata"].get("annotations", {}):
@@ -227,12 +227,12 @@ def workers_in(pod: Json) -> dict[int, tuple[str, ...]]:
 
 
 def phase(thing: Json) -> str:
-    """Phase of a pod or GPUJob."""
+    """Return the phase of a pod or GPUJob."""
     return str(thing.get("status", {}).get("phase", ""))
 
 
 def check_stranger(bench: Bench) -> Json:
-    """A container that was given no GPU finds none, whatever it tries."""
+    """Check that a container without a GPU finds none."""
     seen = bench.view("stranger")
     found = {key: seen[key] for key in ("nodes", "opened", "driver", "cuda", "nvml") if seen[key]}
     if found or seen["uid"] != 0:
@@ -241,18 +241,20 @@ def check_stranger(bench: Bench) -> Json:
 
 
 def views(bench: Bench, job: str) -> dict[int, Json]:
-    """What each worker of a job saw."""
+    """Return the output of each worker of a job."""
     return {worker: bench.view(*pod) for worker, pod in bench.pods_of(job).items()}
 
 
 def check_viewers(bench: Bench, gpus: list[Json]) -> Json:
-    """Containers with one GPU each see that one, together all of them, as placed."""
+    """Check that containers with one GPU each see only that one, as placed."""
     (job,) = bench.finished("viewers")
     (here,) = job["status"]["placement"]
     placed = dict(enumerate(here["gpus"]))
     seen = views(bench, "viewers")
     for worker, uuid in placed.items():
-        shown = {tuple(seen[worker][key]) for key in ("cuda", "nvml")} | {(seen[worker]["told"],)}
+        shown = {tuple(seen[worker][key]) for key in ("cuda", "nvml")} | {
+            (seen[worker]["variable"],)
+        }
         if shown != {(uuid,)}:
             raise Broken(f"worker {worker} was given {uuid} and sees {seen[worker]}")
         if uuid not in seen[worker]["smi"]:
@@ -266,13 +268,13 @@ def check_viewers(bench: Bench, gpus: list[Json]) -> Json:
 
 
 def check_matmul(bench: Bench, gpus: list[Json]) -> Json:
-    """TFLOP/s in the status, measured on a GPU and verified."""
+    """Check that the status has TFLOP/s that were measured on a GPU and verified."""
     (job,) = bench.finished("matmul")
     return {"check": "matmul on one GPU", **measured(job, gpus)}
 
 
 def check_shares(bench: Bench) -> Json:
-    """Two shares go to one GPU and live there side by side."""
+    """Check that two shares run on one GPU at the same time."""
     jobs = bench.finished(*SHARES)
     uuids = {uuid for job in jobs for here in job["status"]["placement"] for uuid in here["gpus"]}
     if len(uuids) != 1:
@@ -286,7 +288,7 @@ def check_shares(bench: Bench) -> Json:
 
 
 def measured(job: Json, gpus: list[Json]) -> Json:
-    """The results in a job's status; raises Broken where they are not of real GPUs."""
+    """Return the results in a job's status; raise Broken if they are not of real GPUs."""
     results = job["status"]["results"]
     models = {gpu["model"] for gpu in gpus}
     for result in results:
@@ -297,16 +299,16 @@ def measured(job: Json, gpus: list[Json]) -> Json:
 
 
 def run_all(bench: Bench, timed: Callable[[str, Callable[[], Json]], Json]) -> Iterator[Json]:
-    """Run everything, one after the other where the same GPU is needed; yields what came out."""
+    """Run all checks, one after the other if they need the same GPU; yield their results."""
     gpus = bench.gpus()
     bench.apply(stranger(), matmul())
-    shared, beside = bench.offers_shares(), len(gpus) > 1
-    if shared and beside:
+    shared, several = bench.offers_shares(), len(gpus) > 1
+    if shared and several:
         bench.apply(*shares())
     yield timed("matmul", lambda: check_matmul(bench, gpus))
     yield timed("no GPU", lambda: check_stranger(bench))
     if shared:
-        if not beside:
+        if not several:
             bench.apply(*shares())
         yield timed("shares", lambda: check_shares(bench))
     bench.apply(viewers(len(gpus)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make demo-gpu` asks of limited shares: limits hold, and who goes beyond fails alone."""
+"""Checks of `make demo-gpu` for limited shares: limits hold, and only an offending pod fails."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -16,15 +16,15 @@ LOAD = Path(__file__).with_name("gpu_load.py")
 HALF = (50, "30Gi")
 THIRD = (33, "30Gi")
 EQUAL = 0.10
-"""Two equal shares compute alike within this."""
+"""Maximum relative difference of the rates of two equal shares."""
 ALONE = 0.9
-"""And together this part of what one alone has of the whole GPU, or more."""
+"""Minimum of their sum relative to the rate of a pod with the whole GPU."""
 
 
 def pod(
     name: str, *work: str, share: tuple[int, str] | None = HALF, isolation: str = "limited"
 ) -> Json:
-    """A pod of its own that computes on a share, or on a whole GPU."""
+    """Return a standalone pod that computes on a share, or on a whole GPU."""
     limits = {"gpupack.dev/gpu": "1"}
     if share:
         percent, memory = share
@@ -48,7 +48,7 @@ def pod(
 
 
 def check_rates(bench: Bench, *, during: Callable[[], None]) -> Json:
-    """Two halves compute alike, and together as much as one alone, whatever befalls the agent."""
+    """Check that two halves have equal rates and a whole GPU's sum, while the agent is killed."""
     bench.apply(pod("alone", "gemm", "3", share=None))
     alone = bench.view("alone")["tflops"]
     bench.apply(pod("half-a", "gemm", "9"), pod("half-b", "gemm", "9"))
@@ -60,50 +60,50 @@ def check_rates(bench: Bench, *, during: Callable[[], None]) -> Json:
     seen["free_gib"] = [half["free_gib"] for half in halves]
     if max(rates) > min(rates) * (1 + EQUAL) or sum(rates) < ALONE * alone:
         raise Broken(f"two halves of a GPU compute {rates} TFLOP/s, one alone {alone}")
-    what = "two limited shares (50%, 30 GiB) compute alike, the agent killed meanwhile"
+    what = "two limited shares (50%, 30 GiB) compute alike while the agent is killed"
     return {"check": what, "figures": seen}
 
 
 def check_memory(bench: Bench) -> Json:
-    """Who asks for more memory is refused it, and alone; others on the same GPU go on."""
+    """Check that a pod gets no memory beyond its share, and that others on the GPU continue."""
     bench.apply(
         pod("greedy", "allocate", "40", share=THIRD),
         pod("double", "double", "20", share=THIRD),
-        pod("beside", "gemm", "12", share=THIRD),
+        pod("neighbour", "gemm", "12", share=THIRD),
     )
     greedy = bench.view("greedy")
     if greedy["allocated_gib"] > 30:  # noqa: PLR2004 - of its share
         raise Broken(f"a share of 30 GiB was given {greedy}")
-    return {"check": "a share that asks for more memory is refused it", "figures": greedy}
+    return {"check": "a share gets no more memory than its limit", "figures": greedy}
 
 
 def check_overrun(bench: Bench) -> Json:
-    """Two processes with 20 GiB each exceed 30 GiB: they are ended, and nobody beside them."""
+    """Check that only two processes with 20 GiB each in a share of 30 GiB are ended."""
     began = time.monotonic()
     ended = bench.ended("double")
     seconds = round(time.monotonic() - began, 1)
-    beside, said = bench.view("beside"), bench.events("double")
+    neighbour, said = bench.view("neighbour"), bench.events("double")
     reasons = {each["reason"] for each in said}
     if (
         ended["status"]["phase"] != "Failed"
-        or "died" in beside
+        or "died" in neighbour
         or "GpuShareTerminated" not in reasons
     ):
-        raise Broken(f"it ended as {ended['status']}; was told {said}; beside it {beside}")
+        raise Broken(f"it ended as {ended['status']}; events {said}; neighbour {neighbour}")
     notes = [each["note"] for each in said if each["reason"].startswith("GpuShare")]
-    seen = {"told": notes, "beside": beside, "seconds": seconds}
+    seen = {"events": notes, "neighbour": neighbour, "seconds": seconds}
     return {"check": "two processes that exceed a share together are ended alone", "figures": seen}
 
 
 def check_latency(bench: Bench) -> Json:
-    """How long small work of a 10 % share takes beside a 90 % trainer, with limits and without."""
+    """Measure the latency of a 10 % share next to a 90 % trainer, with and without limits."""
     seen: Json = {}
     for isolation in ("limited", "cooperative"):
         small = pod("small", "latency", "3", share=(10, "10Gi"), isolation=isolation)
         large = pod("large", "gemm", "6", share=(90, "60Gi"), isolation=isolation)
         bench.apply(small, large)
-        seen[isolation] = {"latency": bench.view("small"), "beside": bench.view("large")}
-    return {"check": "latency of a 10% share beside a 90% trainer", "figures": seen}
+        seen[isolation] = {"latency": bench.view("small"), "neighbour": bench.view("large")}
+    return {"check": "latency of a 10% share next to a 90% trainer", "figures": seen}
 
 
 def run_limits(
@@ -112,7 +112,7 @@ def run_limits(
     *,
     kill_agent: Callable[[], None],
 ) -> Iterator[Json]:
-    """All of it; the supervisor has said that it lives by now, or does so soon."""
+    """Run all checks once the supervisor has reported that it runs."""
     wait_until(
         lambda: all(gpu.get("limits") == "MPS" for gpu in bench.gpus()),
         what="limited shares",

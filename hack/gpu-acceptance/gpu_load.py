@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on a share of a GPU, told in one line of JSON.
+"""Computes on a share of a GPU, and prints its figures as one line of JSON.
 
-`gemm SECONDS`, `attempt NUMBER` (the same, for a minute in the first), `latency SECONDS`, `allocate
+`gemm SECONDS`, `attempt NUMBER` (the same, a minute in attempt 1), `latency SECONDS`, `allocate
 GIB`, `double GIB` (two processes with so much each).
 """
 
@@ -19,13 +19,13 @@ ROUND = 20
 
 
 def matrices(size: int) -> tuple[torch.Tensor, ...]:
-    """Two random ones and room for their product."""
+    """Return two random matrices and an empty one for their product."""
     made = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     return tuple(made)
 
 
 def gemm(seconds: float) -> dict[str, Any]:
-    """Median rate over rounds of products."""
+    """Return the median rate over rounds of products."""
     a, b, out = matrices(SIZE)
     rates = []
     end = time.monotonic() + seconds
@@ -42,12 +42,12 @@ def gemm(seconds: float) -> dict[str, Any]:
 
 
 def attempt(number: float) -> dict[str, Any]:
-    """Products for a minute in the first attempt, for a moment in others."""
+    """Compute products for a minute in the first attempt, and shortly in others."""
     return gemm(60 if number == 1 else 2)
 
 
 def latency(seconds: float) -> dict[str, Any]:
-    """Milliseconds of one small product after another, every 5 ms."""
+    """Return the milliseconds of small products, one every 5 ms."""
     a, b, out = matrices(SMALL)
     times = []
     end = time.monotonic() + seconds
@@ -63,7 +63,7 @@ def latency(seconds: float) -> dict[str, Any]:
 
 
 def allocate(gib: float) -> dict[str, Any]:
-    """How much of that it gets, in pieces of one GiB."""
+    """Return how much memory it gets, in pieces of one GiB."""
     kept: list[torch.Tensor] = []
     try:
         while len(kept) < gib:
@@ -74,13 +74,13 @@ def allocate(gib: float) -> dict[str, Any]:
 
 
 def hold(gib: float) -> dict[str, Any]:
-    """Keep so much for a minute, and work."""
+    """Hold so much memory for a minute, and compute."""
     kept = torch.empty(int(gib * GIB), dtype=torch.uint8, device="cuda")
     return {"held": kept.numel()} | gemm(60)
 
 
 def double(gib: float) -> dict[str, Any]:
-    """Two of `hold`; fails where one of them does."""
+    """Run two processes of `hold`; fail if one of them fails."""
     code = sys.orig_argv[sys.orig_argv.index("-c") + 1]
     both = [subprocess.Popen([sys.executable, "-c", code, "hold", str(gib)]) for _ in range(2)]
     statuses = [each.wait() for each in both]
@@ -100,9 +100,9 @@ WORK = {
 
 if __name__ == "__main__":
     name, amount = sys.argv[1:]
-    told: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     if name != "double":
         free, _ = torch.cuda.mem_get_info()
-        told["free_gib"] = round(free / GIB, 1)
-        told["sms"] = torch.cuda.get_device_properties(0).multi_processor_count
-    print(json.dumps(told | WORK[name](float(amount))))
+        figures["free_gib"] = round(free / GIB, 1)
+        figures["sms"] = torch.cuda.get_device_properties(0).multi_processor_count
+    print(json.dumps(figures | WORK[name](float(amount))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make demo-gpu` asks of the queue: a gang waits until it has all its GPUs."""
+"""Checks of `make demo-gpu` for the queue: a gang waits until all its GPUs are free."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,20 +15,20 @@ BATCH = 256
 
 
 def attention() -> Json:
-    """Fused attention on one GPU."""
+    """Return a job with fused attention on one GPU."""
     workload = {"name": "attention", "args": ["--require-gpu"]}
     return gpu_job(FIRST, {"gpus": 1, "workload": workload})
 
 
 def resnet50(workers: int) -> Json:
-    """Training by as many workers as there are GPUs; compiling would take longer than the steps."""
+    """Return a training job with a worker per GPU; compilation would take longer than the steps."""
     options = ["--require-gpu", f"--steps={STEPS}", f"--batch-size={BATCH}", "--compile=off"]
     spec = {"workers": workers, "gpus": 1, "workload": {"name": "resnet50", "args": options}}
     return gpu_job(GANG, spec)
 
 
 def collectives(gpus: int) -> Json:
-    """One worker with all GPUs, all operations of NCCL with buffers of 1 MiB to 1 GiB.
+    """Return a job of one worker with all GPUs: all NCCL operations with 1 MiB to 1 GiB.
 
     Over NVLink, without multicast.
     """
@@ -37,18 +37,18 @@ def collectives(gpus: int) -> Json:
 
 
 def check_gang(bench: Bench, gpus: list[Json]) -> Iterator[Json]:
-    """A gang of all GPUs waits while one of them is held, holds none meanwhile, and runs then."""
+    """Check that a gang of all GPUs waits while one is held, without holding any, and then runs."""
     bench.apply(attention())
     bench.until(lambda: phase(bench.job(FIRST)) == "Running", what="attention runs")
     bench.apply(resnet50(len(gpus)))
     bench.until(lambda: bool(bench.job(GANG).get("status", {}).get("message")), what="it waits")
     waiting = bench.job(GANG)["status"]
     if waiting.get("placement") or phase(bench.job(FIRST)) != "Running":
-        raise Broken(f"a gang of {len(gpus)} runs beside who holds a GPU of these: {waiting}")
+        raise Broken(f"a gang of {len(gpus)} runs while another job holds a GPU: {waiting}")
     (first,) = bench.finished(FIRST)
     yield {"check": "fused attention on one GPU", **measured(first, gpus)}
-    what = f"a gang of {len(gpus)} waits for the GPU of another job, and holds none meanwhile"
-    yield {"check": what, "figures": {"told": waiting["message"]}}
+    what = f"a gang of {len(gpus)} waits for the GPU of another job, and holds none"
+    yield {"check": what, "figures": {"message": waiting["message"]}}
     (gang,) = bench.finished(GANG)
     _check_order(bench)
     yield {"check": f"ResNet-50 by a gang of {len(gpus)}", **measured(gang, gpus)}
@@ -62,7 +62,7 @@ def _check_order(bench: Bench) -> None:
 
 
 def run_queue(bench: Bench, timed: Callable[[str, Callable[[], Json]], Json]) -> Iterator[Json]:
-    """All of it; yields what came out."""
+    """Run all checks; yield their results."""
     gpus = bench.gpus()
     results = check_gang(bench, gpus)
     for name in ("attention", "a gang that waits", "resnet50"):

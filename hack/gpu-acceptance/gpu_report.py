@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of `make demo-gpu`: JSON for programs, Markdown and HTML for people."""
+"""Writes the report of `make demo-gpu`: JSON for programs, Markdown and HTML for people."""
 
 import datetime as dt
 import html
@@ -26,7 +26,7 @@ td {{ overflow-wrap: anywhere; }}
 
 
 def build(outcome: Json, phases: Mapping[str, float], *, seconds: float, versions: Json) -> Json:
-    """All that is worth keeping."""
+    """Return the report."""
     now = dt.datetime.now(dt.UTC)
     return {
         "written": now.isoformat(timespec="seconds"),
@@ -43,7 +43,7 @@ def build(outcome: Json, phases: Mapping[str, float], *, seconds: float, version
 
 
 def write(report: Json, folder: Path) -> Path:
-    """Write all forms; returns the path of the JSON."""
+    """Write all formats; return the path of the JSON."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"demo-gpu-{len(report['gpus'])}x{short_model(report)}"
     path = folder / f"{name}.json"
@@ -54,14 +54,14 @@ def write(report: Json, folder: Path) -> Path:
 
 
 def short_model(report: Json) -> str:
-    """`NVIDIA H200` as `h200`."""
+    """Return the short name of the GPU: `h200` for `NVIDIA H200`."""
     models = {str(gpu["model"]) for gpu in report["gpus"]}
     words = "-".join(sorted(models)).lower().replace("nvidia ", "").split()
     return "-".join(words) or "none"
 
 
 def render(report: Json) -> str:
-    """The report in Markdown."""
+    """Return the report in Markdown."""
     lines = [f"# {title(report)}", "", *between(opening(report)), ""]
     for head, rows in tables(report):
         lines += [row(head), row("---" for _ in head), *map(row, rows), ""]
@@ -69,7 +69,7 @@ def render(report: Json) -> str:
 
 
 def render_html(report: Json) -> str:
-    """The same as one page that loads nothing."""
+    """Return the report as one HTML page without external resources."""
     parts = [PAGE.format(title=html.escape(title(report)))]
     parts += [f"<p>{html.escape(text)}</p>" for text in opening(report)]
     for head, rows in tables(report):
@@ -79,12 +79,12 @@ def render_html(report: Json) -> str:
 
 
 def title(report: Json) -> str:
-    """Of the report."""
+    """Return the title of the report."""
     return f"demo-gpu on {gpus_in_words(report)}"
 
 
 def opening(report: Json) -> tuple[str, str]:
-    """How it went, and what the figures depend on."""
+    """Return the outcome, and the versions on which the figures depend."""
     outcome = "succeeded" if report["succeeded"] else f"failed: {report['error']}"
     seconds = f"{report['seconds']:.0f} s of {LIMIT_SECONDS} s allowed"
     versions = ", ".join(f"{key} {value}" for key, value in report["versions"].items())
@@ -92,29 +92,29 @@ def opening(report: Json) -> tuple[str, str]:
 
 
 def tables(report: Json) -> list[tuple[Row, list[Row]]]:
-    """Seconds of each phase, and what came of each check: a head and rows."""
+    """Return two tables, each with head and rows: seconds of phases, and results of checks."""
     phases = [(name, f"{seconds:.1f}") for name, seconds in report["phases"].items()]
     checks = [(str(result["check"]), in_words(result)) for result in report["results"]]
-    return [(("phase", "seconds"), phases), (("what was checked", "what came out"), checks)]
+    return [(("phase", "seconds"), phases), (("check", "result"), checks)]
 
 
 def between(texts: Iterable[str]) -> list[str]:
-    """Paragraphs, an empty line between two."""
+    """Return paragraphs with empty lines between them."""
     return "\n\n".join(texts).splitlines()
 
 
 def row(cells: Iterable[str]) -> str:
-    """Of a table in Markdown."""
+    """Return a row of a Markdown table."""
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
 def html_row(tag: str, cells: Iterable[str]) -> str:
-    """Of a table in HTML."""
+    """Return a row of an HTML table."""
     return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 def gpus_in_words(report: Json) -> str:
-    """`2 x NVIDIA H200 (143771 MiB)`."""
+    """Return the GPUs as text, such as `2 x NVIDIA H200 (143771 MiB)`."""
     gpus = report["gpus"]
     if not gpus:
         return "a host whose GPUs were never reported"
@@ -122,7 +122,7 @@ def gpus_in_words(report: Json) -> str:
 
 
 def in_words(result: Json) -> str:
-    """The outcome of one check in a table's cell."""
+    """Return the result of one check as a table's cell."""
     if "headline" in result:
         return headline(result)
     if "results" in result:
@@ -134,13 +134,13 @@ def in_words(result: Json) -> str:
 
 
 def headline(measured: Json) -> str:
-    """The headline, and our Triton kernel's figure where there is one."""
+    """Return the headline, with our Triton kernel's figure if there is one."""
     triton = measured["metrics"].get("triton_tflops")
     return str(measured["headline"]) + (f" (Triton {triton:.0f})" if triton else "")
 
 
 def figures_in_words(figures: Any) -> str:
-    """`halves: 318.0, 318.0; told: …` of nested figures."""
+    """Return nested figures as text, such as `halves: 318.0, 318.0; events: …`."""
     if isinstance(figures, dict):
         parts = ((key, figures_in_words(value)) for key, value in figures.items())
         return "; ".join(

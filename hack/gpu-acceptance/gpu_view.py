@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs inside a container: prints, as JSON, which GPUs there are for it.
+"""Prints the GPUs that a container sees, as JSON; runs inside the container.
 
-It does not only look: it also makes device nodes by itself, as root may in a container, and tries
-to open them. Only the runtime's device rules stand in the way of that.
+It also creates device nodes, as root may in a container, and tries to open them. Only the runtime's
+device rules prevent that.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ MINORS = (*range(16), CONTROL_MINOR)
 
 
 def main() -> None:
-    """Print what is there."""
+    """Print all findings."""
     print(
         json.dumps(
             {
@@ -28,7 +28,7 @@ def main() -> None:
                 "cuda": cuda_devices(),
                 "nvml": nvml_devices(),
                 "smi": smi(),
-                "told": os.environ.get("GPUPACK_DEVICES", ""),
+                "variable": os.environ.get("GPUPACK_DEVICES", ""),
                 "uid": os.getuid(),
             }
         )
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def can_open(minor: int) -> bool:
-    """Make a device node of a GPU and open it."""
+    """Create a device node of a GPU; return whether it can be opened."""
     path = f"/tmp/made-{minor}"  # noqa: S108 - in a container of our own
     with contextlib.suppress(OSError):
         os.mknod(path, 0o600 | 0o020000, os.makedev(MAJOR, minor))
@@ -46,7 +46,7 @@ def can_open(minor: int) -> bool:
 
 
 def has_driver() -> bool:
-    """Whether the driver's library can be loaded."""
+    """Return whether the driver's library can be loaded."""
     with contextlib.suppress(OSError):
         ctypes.CDLL("libcuda.so.1")
         return True
@@ -54,8 +54,8 @@ def has_driver() -> bool:
 
 
 def cuda_devices() -> list[str]:
-    """UUIDs of the GPUs that CUDA finds."""
-    import torch  # noqa: PLC0415 - takes seconds, and the rest is told without it
+    """Return the UUIDs of the GPUs that CUDA finds."""
+    import torch  # noqa: PLC0415 - takes seconds, and the rest works without it
 
     if not torch.cuda.is_available():
         return []
@@ -64,7 +64,7 @@ def cuda_devices() -> list[str]:
 
 
 def nvml_devices() -> list[str]:
-    """UUIDs of the GPUs that the driver lists."""
+    """Return the UUIDs of the GPUs that NVML lists."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -77,7 +77,7 @@ def nvml_devices() -> list[str]:
 
 
 def smi() -> str:
-    """What the program says that people ask first."""
+    """Return the output of nvidia-smi."""
     try:
         done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
     except OSError as error:
@@ -86,7 +86,7 @@ def smi() -> str:
 
 
 def nvml_uuid(nvml: ctypes.CDLL, index: int) -> str:
-    """UUID of one GPU, or what the driver says against it."""
+    """Return the UUID of one GPU, or NVML's error."""
     handle, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(96)
     error = nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
     error = error or nvml.nvmlDeviceGetUUID(handle, uuid, len(uuid))

@@ -60,7 +60,7 @@ def start(tmp_path):
 
 @pytest.fixture
 def gang():
-    """Return TF_CONFIG of two workers of this host: TensorFlow listens at all addresses."""
+    """TF_CONFIG of two workers of this host; TensorFlow listens at all addresses."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("", 0)) as other:
         addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in (one, other)]
     return [

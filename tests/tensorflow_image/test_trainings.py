@@ -73,7 +73,7 @@ def test_a_gpu_that_is_required_and_missing_ends_with_status_5(start):
     assert start("--require-gpu").status() == 5
 
 
-def test_a_worker_that_waits_for_another_ends_on_sigterm(start, gang):
+def test_a_worker_that_waits_for_another_ends_by_a_signal(start, gang):
     worker = start(TF_CONFIG=gang[0])
     wait_for(lambda: "no GPU" in worker.log, "TensorFlow waits for the other")
     began = time.monotonic()

@@ -66,11 +66,11 @@ def stack_of(compiled):
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])
         file.flush()
-        usage = subprocess.run(
+        listing = subprocess.run(
             [CUOBJDUMP, "--dump-resource-usage", file.name],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-    return int(re.search(r"STACK:(\d+)", usage.stdout)[1])
+    return int(re.search(r"STACK:(\d+)", listing.stdout)[1])
 
 
 if __name__ == "__main__":

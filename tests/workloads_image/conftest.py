@@ -22,7 +22,7 @@ from gpupack_workloads.settings import FUSED_MULTIPLY_ADD, NO_MULTICAST
 # Tests that use NCCL and Triton themselves have no command around them that would say so.
 os.environ |= NO_MULTICAST | FUSED_MULTIPLY_ADD
 
-# Processes that a test spawns import its functions by name and inherit this path.
+# Processes that a test spawns import its functions by name, and get this path.
 sys.path.insert(0, str(Path(__file__).parent))
 
 GANG_SECONDS = 90
@@ -53,9 +53,9 @@ _turns = itertools.count()
 
 
 def free_port() -> int:
-    """Return a port that no other worker of pytest takes and that the kernel assigns to no process.
+    """Return a port that no other worker of pytest takes, and that the kernel does not hand out.
 
-    The kernel assigns ports from 32768 on to processes that connect or listen on port 0.
+    The kernel hands out ports from 32768 on for connections and for port 0.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     first = 12_000 + worker % 16 * PORTS_OF_A_WORKER
@@ -118,7 +118,7 @@ def gang():
 
     A rank that was killed has left a ChildProcessError.
 
-    They are forked because importing torch again takes each of them seconds; so no test that has
+    They are forked because an import of torch takes each of them seconds; so no test that has
     touched a GPU may use this.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MPI of a single rank: for code that can be tested without messages."""
+"""MPI with one rank, for tests without messages."""
 
 import contextlib
 import importlib
@@ -8,8 +8,8 @@ import types
 
 import numpy as np
 
-PARTS = ("world", "room", "ring", "sums", "halo", "beside", "session")
-PROC_NULL = -2
+PARTS = ("world", "memory_check", "ring", "sums", "halo", "torch_group", "session")
+NO_RANK = -2
 
 
 class Alone:
@@ -33,7 +33,7 @@ class Alone:
         np.copyto(received, sent)
 
     def Sendrecv(self, sent, dest, recvbuf, source):  # noqa: N802
-        if source != PROC_NULL:
+        if source != NO_RANK:
             np.copyto(recvbuf, sent)
 
     def Create_cart(self, dims, periods, reorder):  # noqa: N802
@@ -43,7 +43,7 @@ class Alone:
         return [0, 0]
 
     def Shift(self, dimension, step):  # noqa: N802
-        return PROC_NULL, PROC_NULL
+        return NO_RANK, NO_RANK
 
     def Free(self):  # noqa: N802
         pass
@@ -51,12 +51,12 @@ class Alone:
 
 @contextlib.contextmanager
 def parts_of_mpi(monkeypatch):
-    """Give the workload's modules by name, imported again with the stand-in."""
+    """Give the workload's modules, imported again over the stand-in, by their names."""
     mpi = types.ModuleType("mpi4py.MPI")
     mpi.COMM_WORLD = Alone()
     mpi.Intracomm = mpi.Cartcomm = Alone
     mpi.MIN, mpi.MAX, mpi.SUM, mpi.LAND = min, max, sum, all
-    mpi.PROC_NULL = PROC_NULL
+    mpi.PROC_NULL = NO_RANK
     mpi.Compute_dims = lambda ranks, dimensions: [ranks, 1]
     mpi.Get_library_version = lambda: "a stand-in, of one rank"
     mpi.Finalize = lambda: None

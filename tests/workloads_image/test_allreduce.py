@@ -93,15 +93,15 @@ def test_nccl_without_gpus_ends_with_the_status_of_no_such_device(monkeypatch, p
     assert "Traceback" not in errors
 
 
-def errors_after_signal(worker, number, *, after):
-    """Send a signal to a worker once it has printed some words; return its later errors."""
-    # Limits the time if it never prints them.
-    patience = threading.Timer(GANG_SECONDS, worker.kill)
-    patience.start()
+def errors_of_a_stopped_worker(worker, number, *, after):
+    """Send a signal to a worker that has said some words; return what it says from then on."""
+    # Should it say them in another way, it runs no longer than this.
+    timer = threading.Timer(GANG_SECONDS, worker.kill)
+    timer.start()
     assert any(after in line for line in worker.stderr)
     worker.send_signal(number)
     _, errors = worker.communicate(timeout=GRACE_SECONDS)
-    patience.cancel()
+    timer.cancel()
     return errors
 
 
@@ -110,7 +110,7 @@ def errors_after_signal(worker, number, *, after):
 def test_a_worker_that_waits_for_others_ends_soon_after_a_signal(monkeypatch, port, number, status):
     monkeypatch.setenv("LOGLEVEL", "INFO")
     worker = start(port=port, workers=2)
-    errors = errors_after_signal(worker, number, after="Rendezvous'ing worker group")
+    errors = errors_of_a_stopped_worker(worker, number, after="Rendezvous'ing worker group")
     assert (worker.returncode, "Traceback" in errors) == (status, False)
 
 
@@ -118,9 +118,9 @@ def test_a_worker_that_waits_for_others_ends_soon_after_a_signal(monkeypatch, po
 @SIGNALS
 def test_a_gang_that_a_signal_ends_says_so_in_one_line(port, number, status):
     worker = start("--size", str(2**26), port=port)
-    errors = errors_after_signal(worker, number, after="no GPU: computing")
+    errors = errors_of_a_stopped_worker(worker, number, after="no GPU: computing")
     assert (worker.returncode, "Traceback" in errors) == (status, False)
-    assert errors.splitlines()[-1].endswith(f": told to end by {number.name}")
+    assert errors.splitlines()[-1].endswith(f": stopped by {number.name}")
 
 
 def test_gpus_take_nccl_and_cpus_gloo():

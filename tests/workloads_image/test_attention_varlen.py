@@ -195,8 +195,8 @@ def test_what_no_kernel_computes_is_refused_in_words():
 def test_the_operator_is_what_it_tells_torch():
     case = packed(((5,), (6,), 2, 1, 64, True))
     # Dispatch ahead of time is what compiled programs show below.
-    utilities = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(_forward, (*case.qkv, case.offsets, True, 0.3), test_utils=utilities)
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(_forward, (*case.qkv, case.offsets, True, 0.3), test_utils=checks)
 
 
 def test_a_compiled_program_serves_any_pack():

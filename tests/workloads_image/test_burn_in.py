@@ -132,7 +132,7 @@ def test_a_sequence_starts_with_what_tells_most_and_never_repeats_its_random_wor
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_right_products_agree_with_their_sums_and_repeat(dtype):
     products = Products(DEVICE, dtype, size=128, seed=1, multiply=multiply)
-    products.batch(3, meanwhile=lambda: None)
+    products.batch(3, while_busy=lambda: None)
     report = products.report()
     assert (report.products, report.wrong_products, report.detail) == (4, 0, "")
     assert report.residual <= report.bound
@@ -143,7 +143,7 @@ def test_right_products_agree_with_their_sums_and_repeat(dtype):
 def test_one_product_that_differs_from_the_first_is_found(dtype):
     tally = Tally(multiply, 3, wrong_once)
     products = Products(DEVICE, dtype, size=128, seed=1, multiply=tally)
-    products.batch(4, meanwhile=lambda: None)
+    products.batch(4, while_busy=lambda: None)
     report = products.report()
     assert report.wrong_products == 1
     assert "1 of 4 products differ from the first" in report.detail
@@ -167,7 +167,7 @@ def test_products_that_are_all_infinite_are_found(dtype):
     products = Products(
         DEVICE, dtype, size=128, seed=1, multiply=lambda a, b, out: out.fill_(torch.inf)
     )
-    products.batch(2, meanwhile=lambda: None)
+    products.batch(2, while_busy=lambda: None)
     report = products.report()
     assert (report.wrong_products, report.residual) == (1, torch.inf)
 
@@ -183,7 +183,7 @@ def test_a_healthy_device_is_healthy():
     assert "healthy, " in result.headline
 
 
-def test_the_verdict_says_that_sensors_cannot_be_read():
+def test_the_verdict_names_sensors_that_cannot_be_read():
     gpu = Device(torch.device("cuda", 0), "NVIDIA H200")
     observed = Observed(compute={"bfloat16": ComputeReport(1, 0, 0.0, 0.0, (600.0,))})
     why = "none: the Python package nvidia-ml-py is not installed"
@@ -256,7 +256,7 @@ def test_a_copy_that_arrives_changed_makes_the_device_unhealthy():
     assert "max_changed_copies is 0, measured 3 (device_copy" in result.metrics["findings"]
 
 
-def test_a_device_that_fails_is_unhealthy_and_its_report_has_the_observations():
+def test_a_device_that_fails_is_unhealthy_and_its_observations_are_reported():
     def fail(a, b, out):
         raise RuntimeError("CUDA error: uncorrectable ECC error encountered\nmore")
 
@@ -338,7 +338,7 @@ def test_fewer_than_two_others_of_its_model_are_no_measure(others):
     assert limits_from(peers, "NVIDIA X") == {}
 
 
-def test_a_gpu_without_a_speed_limit_is_reported_as_unjudged():
+def test_a_gpu_without_a_speed_limit_is_not_reported_as_judged():
     unknown = Device(torch.device("cuda"), "NVIDIA X")
     report = ComputeReport(
         products=1, wrong_products=0, residual=0.0, bound=0.0, tflops=(80.0,), detail=""

@@ -39,8 +39,8 @@ from gpupack_workloads.collectives.series import Series
 from gpupack_workloads.collectives.start import require_range
 from gpupack_workloads.collectives.tune import compared, require_tunable
 from gpupack_workloads.devices import Device
+from gpupack_workloads.distributed.memory_check import require_memory_on_all_ranks
 from gpupack_workloads.distributed.rank import group
-from gpupack_workloads.distributed.room import require_room
 from gpupack_workloads.errors import (
     BadArgument,
     NoSuchDevice,
@@ -93,8 +93,8 @@ def test_a_first_buffer_that_is_too_large_starts_no_process(command):
 
 
 def test_a_buffer_that_does_not_fit_is_refused(alone):
-    with pytest.raises(OutOfMemory, match="ask for a smaller --size"):
-        require_room(2**50, Device(CPU, "CPU"), doing="a buffer")
+    with pytest.raises(OutOfMemory, match="set a smaller --size"):
+        require_memory_on_all_ranks(2**50, Device(CPU, "CPU"), doing="a buffer")
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -65,7 +65,7 @@ def test_an_architecture_that_the_compiler_does_not_know_is_a_bad_argument():
         Nvrtc().compile(FLOAT.path, "sm_10")
 
 
-def test_an_error_in_a_source_names_file_and_line_and_ends_with_status_2(mine):
+def test_an_error_in_a_source_is_reported_with_its_file_and_line_and_status_2(mine):
     path = mine("C[row * N + column] = missing;")
     line = [sys.executable, "-m", "gpupack_workloads", "cuda-matmul", "--compiler=nvrtc"]
     ended = subprocess.run([*line, f"--source={path}"], capture_output=True, text=True, check=False)
@@ -73,7 +73,7 @@ def test_an_error_in_a_source_names_file_and_line_and_ends_with_status_2(mine):
     assert f'{path}(7): error: identifier "missing" is undefined' in ended.stderr
 
 
-def test_a_source_may_include_neighboring_files_and_cudas_bfloat16_header(mine):
+def test_a_source_may_include_files_of_its_folder_and_cudas_header_of_bfloat16(mine):
     path = mine("C[row * N + column] = SCALE * sum;")
     (path.parent / "scale.h").write_text("#define SCALE 1\n")
     path.write_text('#include "scale.h"\n#include <cuda_bf16.h>\n' + path.read_text())
@@ -129,10 +129,10 @@ def beyond(a, b, c):
     [
         (wrong_corner, r"naive: the product of \(1, 1\) and \(1, 1\) is wrong by 1.000e-02"),
         (left_out, "is wrong by inf"),
-        (beyond, "memory beside C has changed"),
+        (beyond, "memory around C has changed"),
     ],
 )
-def test_one_element_that_is_wrong_missing_or_outside_c_is_detected(multiply, message):
+def test_one_element_that_is_wrong_missing_or_outside_c_is_refused(multiply, message):
     with pytest.raises(WrongResult, match=message):
         session.check_edges(FLOAT, multiply, device=CPU, seed=1)
 
@@ -245,7 +245,7 @@ def test_a_kernel_of_the_users_is_checked_and_timed_as_ours_are(mine):
     [
         ("C[row * N + column] = 1.01f * sum;", "source: the product of .* is wrong by"),
         ("if (row < M - 1) C[row * N + column] = sum;", "is wrong by inf"),
-        ("C[row * N + column + 1] = sum;", "memory beside C has changed"),
+        ("C[row * N + column + 1] = sum;", "memory around C has changed"),
     ],
 )
 def test_a_kernel_of_the_users_that_is_wrong_is_a_wrong_result(mine, body, message):

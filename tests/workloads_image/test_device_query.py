@@ -95,7 +95,7 @@ def nvml(**other):
 
 @pytest.fixture
 def survey(monkeypatch):
-    """Return a function that queries two GPUs with these stand-in reports."""
+    """Return a function that queries two GPUs with the given facts."""
 
     def survey(*, by_driver=None, by_nvml=None, uuid=UUID):
         properties = types.SimpleNamespace(
@@ -140,12 +140,12 @@ def test_what_all_tell_is_one_row_a_gpu_with_every_attribute_that_the_driver_kno
          "ecc is True by the driver, False by NVML"),
     ],
 )  # fmt: skip
-def test_a_contradiction_is_a_wrong_result_that_names_its_sources(survey, how, message):
+def test_a_contradiction_is_a_wrong_result_that_names_sources_and_values(survey, how, message):
     with pytest.raises(WrongResult, match=message):
         survey(**how)
 
 
-def test_other_sources_replace_an_nvml_that_fails_or_misses_a_slice(survey):
+def test_facts_of_a_slice_or_with_a_failing_nvml_come_from_the_other_sources(survey):
     assert survey(uuid="another").verified
 
     def fails():

@@ -91,7 +91,7 @@ def test_gradients_agree_with_torchs():
     torch.testing.assert_close(ours, theirs)
 
 
-def test_a_gradient_that_is_not_required_is_not_computed():
+def test_a_gradient_that_is_not_requested_is_not_computed():
     a, b = matrices(5, 6, 7, torch.float32)
     c = gemm(a.requires_grad_(), b)
     c.backward(torch.ones_like(c))
@@ -123,7 +123,7 @@ def test_several_products_of_one_matrix_and_their_gradients_are_torchs(widths, t
     for found, expected in zip(ours, theirs, strict=True):
         tolerance = {torch.float32: 1e-5}.get(dtype, 1e-2) * float(expected.abs().max())
         torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
-    # In the layout of the operand, so that no caller has to transpose it.
+    # With the operand's strides, so that no caller has to transpose it.
     wide = [x for x in ours[-len(bs) :] if x.shape[1] > 1]
     assert [x.is_contiguous() for x in wide] == [not turned] * len(wide)
 
@@ -148,7 +148,7 @@ def test_a_weight_of_32_bits_is_rounded_and_its_gradient_is_not():
     torch.testing.assert_close(gradient.double(), exact, rtol=1e-5, atol=1e-5 * exact.abs().max())
 
 
-def test_matrices_of_different_types_are_refused():
+def test_a_16_bit_matrix_with_a_32_bit_one_is_refused():
     a, b = matrices(4, 5, 6, torch.float32)
     with pytest.raises(Unsupported, match=r"float32 by torch.float16"):
         gemm(a, b.half())
@@ -262,7 +262,7 @@ def test_a_kernel_that_was_compiled_for_one_shape_multiplies_others(step):
 
 
 @pytest.mark.skipif(native_specialize_impl is None, reason="this Triton has it elsewhere")
-def test_numbers_are_distinguished_as_triton_specializes_for_them():
+def test_numbers_are_distinguished_as_triton_compiles_for_them():
     numbers = [1, 2, 8, 15, 16, 17, 4096, 4097, 2**31 - 16, 2**31 - 1, 2**31, 2**31 + 1, 2**33]
     for one, other in itertools.combinations(numbers, 2):
         same = by_triton(one) == by_triton(other)

@@ -28,7 +28,7 @@ def test_a_small_run_is_verified_in_every_type_and_against_torch():
 
 
 @no_gpu
-def test_eight_bit_operands_are_multiplied_where_torch_cannot():
+def test_eight_bit_operands_are_multiplied_where_no_library_does():
     result = run(GemmOptions(size=40, dtype="float8_e4m3fn"))
     assert result.verified
     assert "float8_e4m3fn_40_cublas_ratio" not in result.metrics

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU manager: outcomes of tasks and of parallel tasks, and the ends of processes."""
+"""The GPU manager: outcomes of tasks, of other tasks, and of the processes."""
 
 import contextlib
 import os
@@ -130,7 +130,7 @@ def test_what_cannot_come_back_fails_the_task_alone(manager, task):
     assert result(manager.submit(tasks.double, 4)) == 8
 
 
-def test_a_function_that_cannot_be_pickled_is_refused_at_once(manager):
+def test_a_function_that_no_worker_can_import_is_refused_at_once(manager):
     with pytest.raises(Exception, match="pickle"):
         manager.submit(lambda context: None)
 
@@ -203,13 +203,13 @@ def test_a_task_gets_its_quota_and_no_byte_more_and_the_error_says_how_much_was_
     assert result(manager.submit(tasks.ask, 256, 700, memory_bytes=1024)) == [256, 700]
     failed = error(manager.submit(tasks.ask, 256, 700, 1, memory_bytes=1024, gpu=0))
     assert isinstance(failed, OutOfMemory)
-    asked = "1 bytes are asked for, where 0 are free of the task's quota of 1024 bytes"
+    asked = "1 bytes are requested, and 0 are free of the task's quota of 1024 bytes"
     assert asked in str(failed)
     assert "the memory pool of" in str(failed)
     assert result(manager.submit(tasks.double, 1, gpu=0)) == 2
 
 
-def test_each_task_gets_the_same_memory_pool(manager):
+def test_every_task_gets_the_whole_pool(manager):
     futures = [manager.submit(tasks.addresses, gpu=0, memory_bytes=POOL_BYTES) for _ in range(9)]
     assert len({result(future) for future in futures}) == 1
 
@@ -217,7 +217,7 @@ def test_each_task_gets_the_same_memory_pool(manager):
 def test_more_than_there_is_for_results_is_an_error_of_the_task(manager):
     failed = error(manager.submit(tasks.tensors, 1000, result_bytes=4096))
     assert isinstance(failed, OutOfMemory)
-    assert "4000 bytes are asked for, where 0 are free" in str(failed)
+    assert "4000 bytes are requested, and 0 are free" in str(failed)
     assert "pinned host memory" in str(failed)
 
 
@@ -336,7 +336,7 @@ def test_an_arena_counts_what_alignment_takes():
     arena.begin(256, 512)
     first, second = (arena.empty((2, 3), torch.float32) for _ in range(2))
     assert second.data_ptr() - first.data_ptr() == 256
-    with pytest.raises(OutOfMemory, match=r"2 bytes are asked for, where 0 are free .* of a test"):
+    with pytest.raises(OutOfMemory, match=r"2 bytes are requested, and 0 are free .* of a test"):
         arena.empty((1,), torch.float16)
 
 
@@ -344,7 +344,7 @@ def test_an_arena_counts_what_alignment_takes():
 def test_without_gpus_the_workload_is_verified_on_stand_ins():
     found = run(GpuManagerOptions(size=40, tasks=2, seed=2**63 - 1))
     assert (found.verified, found.simulated, found.metrics["gpus"]) == (True, True, 2)
-    assert found.metrics["checks_meanwhile"] > 0
+    assert found.metrics["checks_during_hang"] > 0
     assert found.metrics["time_out_seconds"] >= session.HANG_SECONDS
     assert found.metrics["speedup_ratio"] > 0
     assert found.headline.endswith("us per task (simulated)")
@@ -382,7 +382,7 @@ def test_a_round_of_checks_may_take_longer_than_a_task_hangs(monkeypatch):
     monkeypatch.setattr(session, "check", check)
     gpus = [Gpu(index, "cpu", "a stand-in") for index in range(9)]
     found = session.survived(Hanging(), gpus, None, 0)
-    assert found["checks_meanwhile"] > 0
+    assert found["checks_during_hang"] > 0
     # The last one is of the GPU on which it hung.
     assert checked == [*range(1, len(checked)), 0]
     assert len(checked) < len(gpus)
@@ -416,7 +416,7 @@ def descendants(pid):
 
 
 def runs(pid):
-    """Return whether a process has not ended: in a container no parent reaps an orphan."""
+    """Not a process that has ended: orphans in a container are not reaped."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -433,7 +433,7 @@ def gone(pids):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_termination_signal_ends_the_workers_and_sets_the_exit_status(started, number, status):
+def test_a_signal_to_end_ends_the_workers_too_and_is_reported(started, number, status):
     workers = descendants(started.pid)
     assert workers
     # To all of them, as a terminal sends Ctrl-C.
@@ -452,7 +452,7 @@ def test_workers_end_with_a_manager_that_is_killed(started):
 
 @pytest.mark.gpu
 @one_gpu
-def test_memory_of_torch_outside_the_pool_is_limited(manager):
+def test_torchs_memory_outside_the_pool_is_bounded(manager):
     assert result(manager.submit(tasks.torch_takes, TORCH_BYTES // 2)) == TORCH_BYTES // 2
     failed = error(manager.submit(tasks.torch_takes, 2 * TORCH_BYTES, gpu=0))
     assert isinstance(failed, OutOfMemory)

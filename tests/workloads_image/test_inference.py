@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paged network compared with the plain one, and its server over real connections."""
+"""The paged network compared with the plain one, and the server, over real connections."""
 
 import itertools
 import json
@@ -45,7 +45,7 @@ from gpupack_workloads.inference_server.server import (
     new_serving,
 )
 from gpupack_workloads.memory import MIB
-from gpupack_workloads.transformer.need import parameters
+from gpupack_workloads.transformer.memory_estimate import parameters
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
@@ -175,9 +175,9 @@ def test_padding_changes_nothing_and_writes_to_the_spare_page_alone():
     part = Part(sequence, 3)
     alone = network.logits(padded(network, [part], pages=1))
     kept = network.keys[0][48:51].clone()
-    batched = network.logits(padded(network, [part], pages=4, rows=3))
+    together = network.logits(padded(network, [part], pages=4, rows=3))
     near = {"rtol": 0, "atol": 0.05 if torch.cuda.is_available() else 1e-5}
-    torch.testing.assert_close(batched[:1], alone, **near)
+    torch.testing.assert_close(together[:1], alone, **near)
     torch.testing.assert_close(network.keys[0][48:51], kept, **near)
     written = network.keys[0].abs().sum((1, 2)).nonzero().flatten().tolist()
     assert set(written) <= {*range(16), 48, 49, 50}
@@ -244,7 +244,7 @@ ACTIONS = st.one_of(REQUESTS, st.just("step"), st.tuples(st.just("cancel"), st.i
 @no_gpu
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(st.lists(ACTIONS, min_size=4, max_size=24), st.integers(1, 24))
-def test_every_sequence_has_the_logits_of_the_plain_pass_as_others_join_and_leave(
+def test_sequences_that_join_and_leave_have_the_logits_of_the_plain_pass(
     exact_decoder, actions, prefill_tokens
 ):
     """Pages of finished sequences are soon reused, with their old content."""
@@ -316,7 +316,7 @@ def test_of_logits_that_are_no_numbers_no_token_is_taken(broken, temperature):
     assert choose(logits, temperature, [1], [3]).tolist() == [NO_NUMBERS]
 
 
-def test_a_choice_depends_only_on_seed_and_position():
+def test_a_choice_depends_on_seed_and_position_only():
     logits = torch.randn(1, 50, generator=torch.Generator().manual_seed(1))
     together = choose(logits, 1.0, [5, 6, 2**63 - 1, 5], [9, 9, 9, 10])
     for row, (seed, position) in enumerate([(5, 9), (6, 9), (2**63 - 1, 9), (5, 10)]):
@@ -346,7 +346,7 @@ def test_the_cache_is_cut_from_the_share(monkeypatch):
     weights = 4 * parameters(fewer.shape)
     assert weights + fewer.pages * page_bytes(fewer.shape, "fp32") < 14 * MIB
     monkeypatch.setenv("GPUPACK_DEVICE_MEMORY_MIB", "4")
-    with pytest.raises(OutOfMemory, match="ask for a larger share"):
+    with pytest.raises(OutOfMemory, match="request a larger share"):
         sizes_for(SMALL, device)
     assert sizes_for(replace(SMALL, memory_mib=100), device).budget_bytes == 100 * MIB
 
@@ -558,7 +558,7 @@ def ended(served, outcome):
     return float(found[0]) if found else 0.0
 
 
-def test_requests_beyond_the_queue_limit_are_refused_with_retry_after(served, slowly):
+def test_requests_beyond_the_limit_are_refused_with_a_time_to_retry(served, slowly):
     with ThreadPoolExecutor(4) as pool:
         slowly.clear()
         try:
@@ -614,7 +614,7 @@ def test_bad_calls_are_refused_in_json(served, path, arguments, status):
     assert reply.json()["error"]["type"] == "invalid_request_error"
 
 
-def test_without_the_token_only_health_is_readable(served):
+def test_without_the_token_only_health_is_served(served):
     with httpx.Client(base_url=served.url) as stranger:
         assert stranger.get("/healthz").status_code == stranger.get("/readyz").status_code == 200
         for reply in (stranger.get("/metrics"), complete(stranger, prompt=[1])):
@@ -622,7 +622,7 @@ def test_without_the_token_only_health_is_readable(served):
             assert reply.headers["www-authenticate"] == "Bearer"
 
 
-def test_the_api_names_the_model_and_its_device(served):
+def test_the_model_and_its_device_are_reported(served):
     (model,) = served.client.get("/v1/models").json()["data"]
     assert (model["vocabulary"], model["max_length"]) == (
         served.serving.sizes.shape.vocabulary, 128,
@@ -653,7 +653,7 @@ def test_a_server_over_pages_gives_the_answers_of_the_plain_pass():
         assert regret.max() <= served.errors.choice_bound
 
 
-def test_a_stopping_server_finishes_its_requests_and_refuses_new_ones(monkeypatch):
+def test_after_a_signal_it_answers_running_requests_and_refuses_others(monkeypatch):
     with serving_with() as served:
         paced(served, monkeypatch, seconds=0.02)
         with streaming(served.client, **LONG) as reply:
@@ -681,7 +681,7 @@ def test_what_is_not_answered_in_time_is_cut_off(monkeypatch):
             assert (served.thread.is_alive(), served.server.cut_off) == (False, True)
 
 
-def test_a_step_that_fails_is_reported_to_all_clients_and_ends_the_server(monkeypatch):
+def test_a_step_that_fails_fails_all_requests_and_ends_the_server(monkeypatch):
     with serving_with() as served:
         paced(served, monkeypatch)
 
@@ -698,7 +698,7 @@ def test_a_step_that_fails_is_reported_to_all_clients_and_ends_the_server(monkey
         assert "illegal memory" in str(served.serving.service.engine.failure)
 
 
-def test_nan_logits_end_the_server_and_no_client_gets_a_token_of_them(monkeypatch):
+def test_logits_of_nan_end_the_server_and_give_no_token(monkeypatch):
     with serving_with() as served:
         paced(served, monkeypatch)
         with streaming(served.client, **LONG) as reply:

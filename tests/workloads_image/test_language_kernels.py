@@ -221,7 +221,7 @@ def test_a_loss_and_its_gradients_agree_with_64_bits(shape, dtype):
 
 @dtypes
 def test_chunks_of_tokens_and_of_words_and_ignored_tokens_leave_the_loss_right(monkeypatch, dtype):
-    monkeypatch.setattr(loss_ops, "LEAST_CHUNK", 16)
+    monkeypatch.setattr(loss_ops, "MIN_CHUNK", 16)
     monkeypatch.setattr(loss_ops, "MULTIPLE", 8)
     monkeypatch.setattr(loss_ops, "WORDS", 64)
     monkeypatch.setattr(loss_ops, "INTERPRETED_BLOCK", 64)
@@ -373,7 +373,7 @@ WORDS = torch.zeros(3, device=DEVICE, dtype=torch.int64)
         (lambda: rms_norm(X.int(), X[0]), "int32 is not computed here"),
         (lambda: rms_norm(X.new_zeros(1, 70000), X.new_zeros(70000)), "at most 65536 numbers"),
         (lambda: swiglu(X, X[:2]), r"shapes \(3, 4\) and \(2, 4\)"),
-        (lambda: rotary(HEADS, HEADS[..., :2], TABLE, TABLE), "alike but for the heads"),
+        (lambda: rotary(HEADS, HEADS[..., :2], TABLE, TABLE), "equal except for the heads"),
         (lambda: rotary(HEADS, HEADS.half(), TABLE, TABLE), "q is of torch.float32 and k of"),
         (lambda: rotary(X, X, TABLE, TABLE), "must be"),
         (lambda: rotary(HEADS[..., :3], HEADS[..., :3], TABLE, TABLE), "a head of 3 numbers"),

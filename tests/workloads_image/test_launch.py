@@ -17,8 +17,8 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
-from gpupack_workloads.distributed.failure import is_unexpected, leave_reason, unmet, why
-from gpupack_workloads.distributed.launch import launch, tell_apart
+from gpupack_workloads.distributed.failure import is_unexpected, unmet, why, write_reason
+from gpupack_workloads.distributed.launch import launch, set_unique_name
 from gpupack_workloads.distributed.rank import require_launcher, run_rank
 from gpupack_workloads.errors import BadArgument, PeersMissing, Terminated, WorkloadError
 from gpupack_workloads.settings import Gang, Options
@@ -39,12 +39,12 @@ def failed(tmp_path):
 
 def test_a_process_s_reason_comes_back_with_its_kind(failed, monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
-    leave_reason(BadArgument("size 3 is odd"))
+    write_reason(BadArgument("size 3 is odd"))
     error = failed(2)
     assert (type(error), str(error)) == (BadArgument, "process 3: size 3 is odd")
 
 
-def test_an_unexpected_error_of_a_process_is_reported_by_its_first_line(failed, tmp_path):
+def test_an_unexpected_error_is_reported_by_its_first_line(failed, tmp_path):
     message = {"message": "RuntimeError: no NCCL\nat a.cpp:1", "extraInfo": {"timestamp": "1"}}
     (tmp_path / "error.json").write_text(json.dumps({"message": message}))
     error = failed(1)
@@ -55,7 +55,7 @@ def test_an_unexpected_error_of_a_process_is_reported_by_its_first_line(failed, 
     ("status", "reason"),
     [(-9, r"Signal 9 \(SIGKILL\) received by PID 7"), (4, "ended with 4; see its log above")],
 )
-def test_a_process_without_an_error_file_is_reported_by_its_exit_status(failed, status, reason):
+def test_a_process_without_an_error_file_is_reported_by_its_exit(failed, status, reason):
     assert failed(status).args[0].startswith("process 3: ")
     with pytest.raises(WorkloadError, match=reason):
         raise failed(status)
@@ -145,6 +145,6 @@ def test_a_process_whose_launcher_lives_or_that_has_none_goes_on(monkeypatch, la
 def test_workers_of_one_address_and_one_process_id_have_names_of_their_own():
     names = set()
     for worker in range(3):
-        tell_apart(worker)
+        set_unique_name(worker)
         names.add(DynamicRendezvousHandler._node_desc_generator.generate("10.0.0.1"))
     assert len(names) == 3

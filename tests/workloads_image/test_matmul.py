@@ -9,7 +9,7 @@ import torch
 
 from gpupack_workloads.devices import Device, choose_device, memory_errors
 from gpupack_workloads.errors import NoSuchDevice, OutOfMemory, WrongResult
-from gpupack_workloads.matmul import beside_numpy, run
+from gpupack_workloads.matmul import compare_numpy, run
 from gpupack_workloads.reference.gemm import check
 from gpupack_workloads.results import encode
 from gpupack_workloads.settings import Options
@@ -82,7 +82,7 @@ def test_numpy_and_torch_are_compared_from_small_to_the_chosen_size():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_gpu_multiplies_by_both_kernels_and_is_compared_with_numpy():
+def test_a_gpu_multiplies_by_both_kernels_and_against_numpy():
     result = run(Options(size=1024, seed=3))
     assert (result.verified, result.simulated) == (True, False)
     assert result.metrics["dtype"] == "bfloat16"
@@ -91,23 +91,23 @@ def test_a_gpu_multiplies_by_both_kernels_and_is_compared_with_numpy():
 
 
 def test_sizes_double_up_to_4096_and_end_with_the_chosen_one():
-    assert beside_numpy.sizes(8192, simulated=False) == [256, 512, 1024, 2048, 4096, 8192]
-    assert beside_numpy.sizes(1000, simulated=False) == [256, 512, 1024, 2048, 4096, 1000]
-    assert beside_numpy.sizes(512, simulated=True) == [256, 512]
-    assert beside_numpy.sizes(100, simulated=True) == [100]
+    assert compare_numpy.sizes(8192, simulated=False) == [256, 512, 1024, 2048, 4096, 8192]
+    assert compare_numpy.sizes(1000, simulated=False) == [256, 512, 1024, 2048, 4096, 1000]
+    assert compare_numpy.sizes(512, simulated=True) == [256, 512]
+    assert compare_numpy.sizes(100, simulated=True) == [100]
 
 
 def test_a_size_that_would_take_numpy_too_long_is_left_out(monkeypatch):
-    small = beside_numpy.compared(64, device=CPU, seed=0)
-    monkeypatch.setattr(beside_numpy, "PATIENCE_SECONDS", small.numpy_seconds)
-    found = beside_numpy.compare_sizes([64, 512], device=CPU, options=Options())
+    small = compare_numpy.compared(64, device=CPU, seed=0)
+    monkeypatch.setattr(compare_numpy, "MAX_NUMPY_SECONDS", small.numpy_seconds)
+    found = compare_numpy.compare_sizes([64, 512], device=CPU, options=Options())
     assert [comparison.size for comparison in found] == [64]
 
 
 def test_products_that_differ_are_refused(monkeypatch):
     monkeypatch.setattr(torch, "matmul", lambda a, b: (a @ b) * 1.01)
     with pytest.raises(WrongResult, match="NumPy's and torch's product of 64 x 64"):
-        beside_numpy.compared(64, device=CPU, seed=0)
+        compare_numpy.compared(64, device=CPU, seed=0)
 
 
 @pytest.mark.parametrize("wrong", [0.01, np.inf])
@@ -116,6 +116,6 @@ def test_one_element_that_is_off_is_seen(wrong):
     a, b = (chance.standard_normal((40, 40), dtype=np.float32) for _ in range(2))
     product = a @ b
     other = product.copy()
-    assert beside_numpy.compare(a, b, product, other).holds
+    assert compare_numpy.compare(a, b, product, other).holds
     other[3, 4] += wrong
-    assert not beside_numpy.compare(a, b, product, other).holds
+    assert not compare_numpy.compare(a, b, product, other).holds

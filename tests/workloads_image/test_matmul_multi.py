@@ -11,13 +11,13 @@ import torch
 from gpupack_workloads.distributed.rank import group
 from gpupack_workloads.errors import BadArgument, WrongResult
 from gpupack_workloads.matmul_multi.check import check
-from gpupack_workloads.matmul_multi.compete import ALONE, Entrant, Timed, fastest, finalists
 from gpupack_workloads.matmul_multi.grid import shape
 from gpupack_workloads.matmul_multi.layout import Block, Cuts, cut
-from gpupack_workloads.matmul_multi.need import needed_bytes
+from gpupack_workloads.matmul_multi.memory_estimate import needed_bytes
 from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 from gpupack_workloads.matmul_multi.options import LAYOUTS, MatmulMultiOptions
 from gpupack_workloads.matmul_multi.session import CUTS, check_timed, measure
+from gpupack_workloads.matmul_multi.timed_turns import ALONE, Candidate, Timed, fastest, finalists
 from gpupack_workloads.memory import GIB
 from gpupack_workloads.seeds import LARGEST_SEED
 
@@ -148,12 +148,12 @@ def test_gpus_compute_every_layout_by_both_exchanges(command):
 
 
 def timed(layout: str, chunks: int, seconds: float) -> Timed:
-    return Timed(Entrant(layout, "messages", Cuts(chunks, 64), lambda: None), seconds)
+    return Timed(Candidate(layout, "messages", Cuts(chunks, 64), lambda: None), seconds)
 
 
 def test_the_two_fastest_of_each_layout_meet_in_the_final():
     heat = [timed("rows", chunks, seconds) for chunks, seconds in ((1, 3.0), (2, 1.0), (4, 2.0))]
     heat.append(timed(ALONE, 1, 9.0))
-    found = [(entrant.layout, entrant.cuts.chunks) for entrant in finalists(heat)]
+    found = [(candidate.layout, candidate.cuts.chunks) for candidate in finalists(heat)]
     assert found == [("rows", 2), ("rows", 4), (ALONE, 1)]
     assert (fastest(heat).seconds, fastest(heat, ALONE).seconds) == (1.0, 9.0)

@@ -20,7 +20,7 @@ from gpupack_workloads import (
 from gpupack_workloads.attention.options import AttentionOptions
 from gpupack_workloads.cuda_matmul import CudaMatmulOptions
 from gpupack_workloads.devices import Device
-from gpupack_workloads.distributed import room
+from gpupack_workloads.distributed import memory_check
 from gpupack_workloads.distributed.rank import group
 from gpupack_workloads.errors import OutOfMemory
 from gpupack_workloads.gemm.options import GemmOptions
@@ -81,14 +81,15 @@ def test_the_limit_of_the_first_version_of_cgroups_is_seen(tmp_path, limit, left
     assert container_bytes(tmp_path) == left
 
 
-def asks_for_80_of_100_bytes(sharers):
-    os.environ["LOCAL_WORLD_SIZE"] = str(sharers)
-    room.free_bytes = lambda _: 100
+def asks_for_80_of_100_bytes(local_processes):
+    os.environ["LOCAL_WORLD_SIZE"] = str(local_processes)
+    memory_check.free_bytes = lambda _: 100
     with group("auto", require_gpu=False) as rank:
-        room.require_room(80, rank.device, doing="a buffer")
+        memory_check.require_memory_on_all_ranks(80, rank.device, doing="a buffer")
 
 
 @no_gpu
-@pytest.mark.parametrize(("sharers", "kind"), [(1, type(None)), (2, OutOfMemory)])
-def test_only_processes_of_the_same_container_share_its_memory(gang, sharers, kind):
-    assert [type(answer) for answer in gang(2, asks_for_80_of_100_bytes, sharers)] == [kind, kind]
+@pytest.mark.parametrize(("local_processes", "kind"), [(1, type(None)), (2, OutOfMemory)])
+def test_only_processes_of_the_same_container_share_its_memory(gang, local_processes, kind):
+    answers = gang(2, asks_for_80_of_100_bytes, local_processes)
+    assert [type(answer) for answer in answers] == [kind, kind]

@@ -52,7 +52,7 @@ class Ended(NamedTuple):
 
 @pytest.fixture
 def gang(tmp_path):
-    """Run two workers of two processes each; some tests ignore the end of the second."""
+    """Runs two workers of two processes each; the second's exit is optional."""
 
     workers = []
 
@@ -133,9 +133,9 @@ DIES = {
 
 
 @needs_launcher
-@pytest.mark.parametrize(("how", "end"), DIES.items(), ids=["signal", "status"])
-def test_a_rank_that_dies_ends_all_workers_and_its_own_says_why(gang, how, end):
-    status, words = end
+@pytest.mark.parametrize(("how", "reported"), DIES.items(), ids=["signal", "status"])
+def test_a_rank_that_dies_ends_all_workers_and_its_own_says_why(gang, how, reported):
+    status, words = reported
     first, second = gang(*ranks(f"if rank == 3: {how}\nelse: time.sleep(30)"))
     assert (first.status, second.status) == (status, status), first.log + second.log
     assert second.message == f"rank 3 of 4 in pod mpi-1-1 {words}"
@@ -156,7 +156,7 @@ time.sleep(60)
 
 
 @needs_launcher
-def test_all_ranks_save_their_state_on_sigterm(gang):
+def test_all_ranks_save_their_state_after_a_signal(gang):
     first, second = gang(*ranks(SAVES), end_when="at work")
     assert (first.status, second.status) == (7, 7), first.log + second.log
     assert sorted(line for line in first.log.splitlines() if line.startswith("saved")) == [

@@ -90,7 +90,7 @@ def test_too_many_blocks_are_refused_before_any_message(mpi, world, monkeypatch)
 def test_what_does_not_fit_is_refused_before_any_message(
     mpi, world, monkeypatch, free, local_ranks, option
 ):
-    monkeypatch.setattr(mpi.room, "host_bytes", lambda: free)
+    monkeypatch.setattr(mpi.memory_check, "host_bytes", lambda: free)
     among = replace(world, local_ranks=local_ranks)
     monkeypatch.setattr(mpi.session, "join", lambda require_gpu: among)
     with pytest.raises(OutOfMemory, match=f"of the container per rank.*a smaller {option}"):

@@ -97,6 +97,6 @@ def test_every_gpu_reads_and_modifies_every_others_memory():
 
 @pytest.mark.gpu
 @two_gpus
-def test_a_size_beyond_the_gpu_memory_is_refused_before_any_work():
-    with pytest.raises(OutOfMemory, match="ask for a smaller --size"):
+def test_gpus_without_enough_memory_are_reported_before_any_work():
+    with pytest.raises(OutOfMemory, match="set a smaller --size"):
         run(Options(size=2**40))

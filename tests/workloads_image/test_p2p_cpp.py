@@ -20,7 +20,7 @@ from cuda_stand_in import Kernels, StandIn
 
 from gpupack_workloads import cuda_compiler
 from gpupack_workloads.cli import main
-from gpupack_workloads.cuda_api import Refused, load, told
+from gpupack_workloads.cuda_api import Refused, check_status, load
 from gpupack_workloads.cuda_compiler import Nvrtc, choose_compiler
 from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import BadArgument, OutOfMemory, WrongResult
@@ -37,7 +37,7 @@ from gpupack_workloads.p2p_cpp import (
     speeds,
     ways,
 )
-from gpupack_workloads.p2p_cpp.checks import Lane, buffer_bytes, check_edges
+from gpupack_workloads.p2p_cpp.checks import CopyBuffers, buffer_bytes, check_edges
 from gpupack_workloads.p2p_cpp.kernels import SIGNATURES, compile_kernels
 from gpupack_workloads.p2p_cpp.simulated import in_pieces, whole
 from gpupack_workloads.p2p_cpp.staging import Staging
@@ -70,7 +70,7 @@ def test_the_kernels_compile_by_nvrtc_which_needs_no_gpu(capability):
     assert compile_kernels(Nvrtc(), SOURCE, capability).startswith(b"\x7fELF")
 
 
-def test_an_error_in_a_source_names_file_and_line_and_ends_with_status_2(mine, caplog):
+def test_an_error_in_a_source_is_reported_with_its_file_and_line_and_status_2(mine, caplog):
     path = mine("*done = at;", "*done = missing;")
     line = 1 + path.read_text().splitlines().index("    *done = missing;")
     ended = CliRunner().invoke(main, ["p2p-cpp", "--compiler=nvrtc", f"--source={path}"])
@@ -129,13 +129,13 @@ def shifted(target, source):
 @pytest.mark.parametrize(
     ("copy", "message"),
     [
-        (without_last, "of 1 bytes 1 arrived wrongly, 0 beside them changed"),
-        (one_further, "of 1 bytes 0 arrived wrongly, 1 beside them changed"),
-        (one_before, "0 arrived wrongly, 1 beside"),
+        (without_last, "of 1 bytes 1 arrived wrongly, 0 around them changed"),
+        (one_further, "of 1 bytes 0 arrived wrongly, 1 around them changed"),
+        (one_before, "0 arrived wrongly, 1 around"),
         (shifted, "of 15 bytes 15 arrived wrongly"),
     ],
 )
-def test_a_byte_that_is_missing_misplaced_or_outside_the_target_is_detected(copy, message):
+def test_a_byte_that_is_missing_misplaced_or_outside_the_target_is_refused(copy, message):
     buffers = [torch.empty(buffer_bytes(1), dtype=torch.uint8) for _ in range(2)]
     assert check_edges("right", whole, buffers, seed=1) == check_edges(
         "in pieces", in_pieces, buffers, seed=1
@@ -144,12 +144,12 @@ def test_a_byte_that_is_missing_misplaced_or_outside_the_target_is_detected(copy
         check_edges("a copy", copy, buffers, seed=1)
 
 
-def test_a_lane_starts_at_the_given_offset_from_a_boundary():
+def test_copy_buffers_begin_at_the_given_offsets():
     memory = torch.empty(2 * buffer_bytes(64) + 256, dtype=torch.uint8)
     start = -memory.data_ptr() % 16
     out, into = memory[start:].split((buffer_bytes(64), memory.numel() - start - buffer_bytes(64)))
     beyond = into.data_ptr() % 16
-    lane = Lane.within(out, into, 5, (3, 7))
+    lane = CopyBuffers.within(out, into, 5, (3, 7))
     assert (lane.source.data_ptr() % 16, (lane.target.data_ptr() - beyond) % 16) == (3, 7)
     assert (lane.source.numel(), lane.target.numel()) == (5, 5)
 
@@ -174,7 +174,7 @@ def test_access_is_enabled_both_ways_and_disabled_again(cuda):
     assert [call[0] for call in stand_in.calls] == ["enable"] * 2 + ["disable"] * 2
 
 
-def test_peer_access_that_was_enabled_before_stays_enabled(cuda):
+def test_access_that_another_library_has_enabled_stays(cuda):
     stand_in = cuda()
     stand_in.enabled.add((1, 0))
     with access.peer_access(0, 1):
@@ -189,7 +189,7 @@ def test_a_gpu_needs_no_access_to_itself(cuda):
         assert stand_in.calls == []
 
 
-def test_peer_access_is_disabled_after_an_error_and_the_error_is_raised(cuda, caplog):
+def test_access_is_disabled_after_an_error_and_the_error_is_reported(cuda, caplog):
     stand_in = cuda()
 
     def fault():
@@ -220,7 +220,7 @@ def test_access_that_cannot_be_enabled_is_an_error_and_what_was_enabled_is_not_l
 def test_memory_that_is_not_there_is_out_of_memory(cuda):
     stand_in = cuda()
     stand_in.cudaMalloc = lambda size: (cuda_stand_in.Status(2), None)
-    with pytest.raises(OutOfMemory, match=r"no memory for 77 bytes on GPU 1: ask for a smaller"):
+    with pytest.raises(OutOfMemory, match=r"no memory for 77 bytes on GPU 1: set a smaller"):
         runtime.Memory(1, 77)
 
 
@@ -268,7 +268,7 @@ def pair(cuda, monkeypatch):
         stand_in = cuda(**how)
 
         def triton_copy(target, source):
-            # Triton's launch asks torch for the stream: that of the timed copy.
+            # Triton's launch asks torch for the stream: that of the timed way.
             ctypes.memmove(target.data_ptr(), source.data_ptr(), source.nbytes)
 
         monkeypatch.setattr(triton_kernels, "copy", triton_copy)
@@ -433,7 +433,7 @@ def test_every_way_copies_any_size_from_and_to_any_address(name):
 
 @pytest.mark.gpu
 @needs_gpu
-def test_a_ping_without_an_answer_is_lost_and_ends():
+def test_a_number_that_is_not_sent_back_ends_the_wait():
     def alone(side, peer, *, rounds, leads):
         if leads:
             latency.by_cpp(side, peer, rounds=rounds, leads=leads)
@@ -542,7 +542,7 @@ def test_a_kernel_of_the_users_that_faults_ends_with_status_2_and_says_so(mine):
 @pytest.mark.gpu
 @needs_gpu
 def test_more_than_there_is_is_refused_before_any_work():
-    with pytest.raises(OutOfMemory, match="ask for a smaller --size"):
+    with pytest.raises(OutOfMemory, match="set a smaller --size"):
         run(P2pCppOptions(size=2**40))
 
 
@@ -556,4 +556,4 @@ def test_memory_of_the_runtimes_is_the_same_memory_for_torch_and_is_given_back()
     assert torch.cuda.mem_get_info(0)[0] <= free - 2**28
     memory.close()
     assert torch.cuda.mem_get_info(0)[0] > free - 2**27
-    told(load("runtime").cudaGetLastError())
+    check_status(load("runtime").cudaGetLastError())

@@ -40,7 +40,7 @@ GPU_CASES = [
 
 
 def paged(case, dtype=torch.float32):
-    """Build rows with random pages; elements that belong to no row are NaN."""
+    """Rows whose pages are dealt out at random; unused pages have NaN."""
     lengths, page, heads, kv_heads, dimension, parts = case
     chance = torch.Generator().manual_seed(4)
     needed = [-(-length // page) for length in lengths]
@@ -166,7 +166,7 @@ def test_no_rows_are_no_work():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_the_operator_is_what_it_tells_torch():
     q, k, v, table, lengths = paged(((20, 5), 16, 4, 2, 64, None)).given
-    # Without NaN, which the operator does not read, but which opcheck compares.
+    # Without NaN in unused pages, which are not read, but which checkers complain about.
     torch.library.opcheck(_decode, (q, k.nan_to_num(), v.nan_to_num(), [table, lengths], 0.3, 2))
 
 

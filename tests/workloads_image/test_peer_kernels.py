@@ -22,7 +22,7 @@ def buffer(size: int, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("size", [1, 13, 8191, 8193, 20000])
-def test_every_byte_is_read_and_modified_and_no_neighboring_byte(size):
+def test_every_byte_is_read_and_modified_and_none_around_them(size):
     whole = buffer(size + 32)
     before = whole.clone()
     seen = torch.zeros(size, dtype=torch.uint8, device=DEVICE)

@@ -64,7 +64,7 @@ def fail_as_rank_1():
     with group("gloo", require_gpu=False) as rank:
         if rank.index == 1:
             raise WrongResult("row 7 is wrong")
-        # As a rank that saves before it ends and is stuck in a collective.
+        # As a rank does that saves before it leaves, and is stuck in a collective.
         signal.signal(signal.SIGTERM, lambda *_: None)
         time.sleep(600)
 
@@ -132,7 +132,7 @@ def ended(script, port):
         (0, 'WrongResult("row 7 is wrong")', 3, "WrongResult process 0"),
         (3, 'RuntimeError("NCCL error")', 1, "WorkloadError process 3"),
     ],
-    ids=["typed, on the worker of the store", "not expected, at another worker"],
+    ids=["typed, at the store's worker", "not expected, at another worker"],
 )
 def test_every_worker_ends_with_status_and_reason_of_the_rank_that_failed(
     tmp_path, port, failing, error, status, reason

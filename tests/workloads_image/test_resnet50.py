@@ -11,15 +11,15 @@ from torch.nn import functional
 from gpupack_workloads.devices import Device
 from gpupack_workloads.distributed.rank import group
 from gpupack_workloads.errors import BadArgument, OutOfMemory, WrongResult
-from gpupack_workloads.resnet50 import alike
-from gpupack_workloads.resnet50.alike import check_means, check_replicas, wrong_means
-from gpupack_workloads.resnet50.coupling import Flat, replicated
+from gpupack_workloads.resnet50 import replica_checks
+from gpupack_workloads.resnet50.data_parallel import Flat, replicated
+from gpupack_workloads.resnet50.memory_estimate import outputs_per_image
 from gpupack_workloads.resnet50.model import PARAMETERS, Bottleneck, ResNet50, folded_convolution
-from gpupack_workloads.resnet50.need import outputs_per_image
 from gpupack_workloads.resnet50.objective import batches, new_objective
 from gpupack_workloads.resnet50.options import ResNetOptions
 from gpupack_workloads.resnet50.plan import fitting_batch, plan_for
 from gpupack_workloads.resnet50.reference import Start, compare, reference_start, start_of
+from gpupack_workloads.resnet50.replica_checks import check_means, check_replicas, wrong_means
 from gpupack_workloads.resnet50.session import measure
 from gpupack_workloads.resnet50.speed import counts
 from gpupack_workloads.seeds import LARGEST_SEED
@@ -181,7 +181,7 @@ class Sum(Flat):
 
 def exchange(kind):
     with group("auto", require_gpu=False) as rank:
-        alike.Flat = kind
+        replica_checks.Flat = kind
         module = torch.nn.Sequential(torch.nn.Linear(8, 512), torch.nn.Linear(512, 600))
         check_means(wrong_means(module, rank, bucket_mib=1), rank)
         return [parameter.grad for parameter in module.parameters()]

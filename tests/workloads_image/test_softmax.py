@@ -15,7 +15,13 @@ import triton
 from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.softmax import run
-from gpupack_workloads.softmax.measure import Effort, SoftmaxProblem, check, checked_rows, measure
+from gpupack_workloads.softmax.measure import (
+    Repetitions,
+    SoftmaxProblem,
+    check,
+    checked_rows,
+    measure,
+)
 from gpupack_workloads.softmax.options import SoftmaxOptions
 from gpupack_workloads.softmax.session import problems
 
@@ -97,7 +103,7 @@ def test_what_goes_wrong_while_it_is_timed_is_noticed(monkeypatch):
     monkeypatch.setattr("gpupack_workloads.softmax.measure.load", lambda _, name: functions[name])
     problem = SoftmaxProblem(rows=8, columns=64, dtype=torch.float32)
     with pytest.raises(WrongResult, match="softmax forward"):
-        measure(problem, device=CPU, effort=Effort(repeats=1, rounds=5, warm_up=0), seed=0)
+        measure(problem, device=CPU, repetitions=Repetitions(repeats=1, rounds=5, warm_up=0), seed=0)
 
 
 def test_the_result_says_which_triton_has_computed_it():

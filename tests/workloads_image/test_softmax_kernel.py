@@ -120,7 +120,7 @@ def numbers_of_rows_kernel(numbers_ptr, count, ROWS: tl.constexpr):  # noqa: N80
 
 
 @pytest.mark.skipif(
-    DEVICE == "cuda", reason="only the interpreter allows a choice of the program index"
+    DEVICE == "cuda", reason="only the interpreter can be given the program's number"
 )
 def test_rows_beyond_32_bits_are_counted_rightly(monkeypatch):
     builder = importlib.import_module("triton.runtime.interpreter").interpreter_builder

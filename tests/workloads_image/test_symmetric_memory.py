@@ -29,7 +29,7 @@ from gpupack_workloads.kernels.peer import launch as peer
 from gpupack_workloads.kernels.peer.launch import PUT_PROGRAMS, Puts
 from gpupack_workloads.p2p.copies import MISSING
 from gpupack_workloads.p2p.pattern import write
-from gpupack_workloads.symmetric_memory import nvshmem, one_sided, rooms
+from gpupack_workloads.symmetric_memory import nvshmem, one_sided, shared_buffers
 from gpupack_workloads.symmetric_memory.gathered import (
     Copies,
     OneKernel,
@@ -41,8 +41,8 @@ from gpupack_workloads.symmetric_memory.gathered import (
 )
 from gpupack_workloads.symmetric_memory.one_sided import Way, check, sizes
 from gpupack_workloads.symmetric_memory.options import SymmetricMemoryOptions
-from gpupack_workloads.symmetric_memory.rooms import SharedFiles, host_of
 from gpupack_workloads.symmetric_memory.session import measure, product_metrics, put_metrics
+from gpupack_workloads.symmetric_memory.shared_buffers import SharedFiles, host_of
 
 CPU = Device(torch.device("cpu"), "CPU")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -115,7 +115,7 @@ def test_what_does_not_divide_is_refused_by_every_rank(gang, options, message):
 @no_gpu
 def test_nothing_but_nvshmem_where_there_is_none_is_refused(gang):
     answers = gang(2, refused, {"parts": ("nvshmem",)})
-    assert answers == ["--part nvshmem is all that was asked for, and NVSHMEM needs GPUs"] * 2
+    assert answers == ["--part nvshmem was requested, and NVSHMEM needs GPUs"] * 2
 
 
 def test_what_is_not_asked_for_divides_by_any_number_of_ranks():
@@ -146,23 +146,23 @@ def test_sizes_grow_by_eight_up_to_the_largest():
 
 def test_more_shared_memory_than_there_is_is_refused():
     with pytest.raises(OutOfMemory, match="mount an emptyDir"):
-        rooms.require_shared(2**60)
+        shared_buffers.require_shared(2**60)
 
 
 def test_a_file_has_its_memory_before_it_is_written(monkeypatch, tmp_path):
-    monkeypatch.setattr(rooms, "shared_folder", lambda: tmp_path)
-    found = rooms.made(2**20).stat()
+    monkeypatch.setattr(shared_buffers, "shared_folder", lambda: tmp_path)
+    found = shared_buffers.made(2**20).stat()
     assert (found.st_size, found.st_blocks * 512 >= 2**20) == (2**20, True)
 
 
-def test_an_allocation_of_memory_that_others_took_fails_and_leaves_no_file(monkeypatch, tmp_path):
+def test_memory_that_others_have_taken_is_missing_and_no_file_stays(monkeypatch, tmp_path):
     def full(handle, begin, size):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(rooms, "shared_folder", lambda: tmp_path)
+    monkeypatch.setattr(shared_buffers, "shared_folder", lambda: tmp_path)
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OutOfMemory, match="No space left on device: 4096 bytes of shared memory"):
-        rooms.made(4096)
+        shared_buffers.made(4096)
     assert not list(tmp_path.iterdir())
 
 
@@ -204,7 +204,7 @@ def test_puts_are_there_when_their_signals_are():
 
 
 def test_a_signal_that_does_not_come_ends_the_wait_and_is_counted(monkeypatch):
-    monkeypatch.setattr(peer, "PATIENCE", 10)
+    monkeypatch.setattr(peer, "MAX_POLLS", 10)
     theirs, mine = (torch.zeros(PUT_PROGRAMS, dtype=torch.int32, device=DEVICE) for _ in range(2))
     puts = Puts(theirs, mine)
     word = torch.zeros(1, dtype=torch.int64, device=DEVICE)
@@ -244,7 +244,7 @@ def lazy(name):
     with group("gloo", require_gpu=False) as rank:
         (problem,) = problems_of(SymmetricMemoryOptions(rows=(64,)), rank)
         host = SharedFiles(rank)
-        both = [host.room((problem.rows, problem.depth), problem.dtype) for _ in range(2)]
+        both = [host.allocate((problem.rows, problem.depth), problem.dtype) for _ in range(2)]
         way = ways_of(problem, host, both)[name]
         one_sided.together(rank.device.torch)
         way.spoil()
@@ -253,7 +253,7 @@ def lazy(name):
         one_sided.together(rank.device.torch)
         fetched = (Copies, OneKernel)[name == "kernel"]
         assert isinstance(way, fetched)
-        way._fetch = lambda room, source: lambda: None
+        way._fetch = lambda buffer, source: lambda: None
         way.spoil()
         way()
         return right, compare(way.result, problem).holds
@@ -311,7 +311,7 @@ def test_a_product_waits_for_rows_that_still_arrive(rows, parts, own):
         ({"flags": torch.zeros(3, dtype=torch.int32)}, "do not cover 64 rows"),
         ({"flags": torch.zeros(2)}, "of torch.float32"),
         ({"flags": torch.zeros(2, dtype=torch.int32, device="meta")}, "flags on meta must lie"),
-        ({"flags": torch.zeros(4, dtype=torch.int32)[::2]}, "must lie side by side on cpu"),
+        ({"flags": torch.zeros(4, dtype=torch.int32)[::2]}, "must be contiguous on cpu"),
         ({"first": 2}, "part 2 is not among 2"),
     ],
 )
@@ -352,7 +352,7 @@ def test_it_pays_from_where_every_larger_size_is_faster():
 WAYS_US = {"triton put": (3.0, 10.0), "copy put": (9.0, 16.0), "send-recv": (12.0, 15.0)}
 
 
-def test_puts_are_reported_with_send_and_receive():
+def test_puts_are_compared_with_send_and_receive():
     table = [
         {"way": way, "size_bytes": size, "us": us, "gb_per_s": size / us / 1e3}
         for way, times in WAYS_US.items()
@@ -379,7 +379,7 @@ def failing_nvshmem():
 
 
 @no_gpu
-def test_an_nvshmem_failure_is_reported_and_ends_nothing_else(gang):
+def test_a_failure_of_nvshmem_is_reported_and_ends_no_other_part(gang):
     answers = gang(2, failing_nvshmem)
     assert [rows for rows, _ in answers] == [[], []]
     assert answers[0] == answers[1]
@@ -398,15 +398,15 @@ def failing_alone():
 
 @no_gpu
 def test_nvshmem_that_is_there_and_fails_is_no_bad_argument(gang):
-    message = "--part nvshmem is all that was asked for, and RuntimeError: no symmetric heap"
+    message = "--part nvshmem was requested, and RuntimeError: no symmetric heap"
     assert gang(2, failing_alone) == [(1, message)] * 2
 
 
 def test_wrong_bytes_come_before_the_silence_of_who_waits_for_the_one_that_found_them():
     silent, wrong = "its process said nothing for 100 s", "wrong bytes: rank 1: 3 are wrong"
-    assert nvshmem.gravest([None, silent, wrong]) == wrong
-    assert nvshmem.gravest([None, silent, "its process ended"]) == silent
-    assert nvshmem.gravest([None, None]) is None
+    assert nvshmem.first_reason([None, silent, wrong]) == wrong
+    assert nvshmem.first_reason([None, silent, "its process ended"]) == silent
+    assert nvshmem.first_reason([None, None]) is None
 
 
 def test_a_package_that_is_not_there_is_named(monkeypatch):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpupack_workloads.attention.checks import Question
+from gpupack_workloads.attention.checks import CheckSpec
 from gpupack_workloads.cuda_compiler import Build, NoCudaLibrary, Nvrtc, choose_compiler
 from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import BadArgument, NoSuchDevice, OutOfMemory, WrongResult
@@ -180,11 +180,11 @@ def without_waiting(monkeypatch):
     [
         (wrong_corner, r"gemm \(1, 64, 64\) by thunderkittens is wrong by"),
         (left_out, "is wrong by inf"),
-        (beyond, r"gemm \(1, 64, 64\): memory beside the result has changed"),
+        (beyond, r"gemm \(1, 64, 64\): memory around the result has changed"),
     ],
 )
 @pytest.mark.usefixtures("without_waiting")
-def test_one_element_of_a_product_that_is_wrong_missing_or_outside_is_detected(into, message):
+def test_one_element_of_a_product_that_is_wrong_missing_or_outside_is_refused(into, message):
     session.check_ragged_products(StandIn(product), CPU, seed=1)
     with pytest.raises(WrongResult, match=message):
         session.check_ragged_products(StandIn(into), CPU, seed=1)
@@ -222,7 +222,7 @@ def test_one_implementation_that_is_wrong_among_several_is_named():
     attend(inputs.qkv, right, causal=True)
     wrong = right.detach().clone()
     wrong[0, 1, 20, 5] += 0.1
-    question = Question(causal=True)
+    question = CheckSpec(causal=True)
     assert session.outputs_agree({"a": right.detach()}, inputs, question, "causal").holds
     with pytest.raises(WrongResult, match="causal by b is wrong by 1"):
         session.outputs_agree({"a": right.detach(), "b": wrong}, inputs, question, "causal")

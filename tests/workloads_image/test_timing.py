@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from gpupack_workloads import timing
-from gpupack_workloads.timing import Kept, seconds_in_turns, seconds_per_call
+from gpupack_workloads.timing import LatestResult, seconds_in_turns, seconds_per_call
 
 CPU = torch.device("cpu")
 
@@ -21,7 +21,7 @@ def test_rivals_take_turns_that_warm_up_and_every_other_round_goes_backwards():
 
 def test_work_that_leaves_its_result_alone_is_seen_once_that_was_spoiled():
     results = iter([torch.ones(3), torch.zeros(3)])
-    work = Kept(lambda: next(results))
+    work = LatestResult(lambda: next(results))
     work.spoil()
     assert work.result.isnan().all()
     work()

@@ -12,10 +12,10 @@ from gpupack_workloads.errors import BadArgument, WrongResult
 from gpupack_workloads.results import encode
 from gpupack_workloads.train_cnn import gradients
 from gpupack_workloads.train_cnn.gradients import AMP_BOUND, compare, joined, near
-from gpupack_workloads.train_cnn.learning import Learnt
+from gpupack_workloads.train_cnn.learning import TechniqueResult
+from gpupack_workloads.train_cnn.memory_estimate import kept_bytes as image_bytes
+from gpupack_workloads.train_cnn.memory_estimate import making_bytes, training_bytes
 from gpupack_workloads.train_cnn.model import network
-from gpupack_workloads.train_cnn.need import kept_bytes as image_bytes
-from gpupack_workloads.train_cnn.need import making_bytes, training_bytes
 from gpupack_workloads.train_cnn.options import CnnOptions
 from gpupack_workloads.train_cnn.plan import plan_for, techniques
 from gpupack_workloads.train_cnn.session import check, run
@@ -63,13 +63,13 @@ def test_the_whole_gradients_length_does_not_show_a_missing_first_layer():
 @pytest.mark.parametrize("found", [{"loss": 2.3}, {"accuracy": 0.1}, {"loss": float("nan")}])
 def test_a_technique_with_which_nothing_is_learnt_is_refused(found):
     fine = {"step_seconds": 1.0, "peak_mib": 0, "loss": 0.1, "accuracy": 1.0, "loss_scale": 1.0}
-    check("fine", Learnt(**fine), "synthetic", seen=1000)
+    check("fine", TechniqueResult(**fine), "synthetic", seen=1000)
     with pytest.raises(WrongResult, match="amp: loss"):
-        check("amp", Learnt(**fine | found), "synthetic", seen=1000)
+        check("amp", TechniqueResult(**fine | found), "synthetic", seen=1000)
 
 
-def test_accuracy_is_not_judged_by_a_few_images():
-    few = Learnt(step_seconds=1.0, peak_mib=0, loss=2.3, accuracy=0.1, loss_scale=1.0)
+def test_a_handful_of_images_gives_no_judgement():
+    few = TechniqueResult(step_seconds=1.0, peak_mib=0, loss=2.3, accuracy=0.1, loss_scale=1.0)
     check("fp32", few, "synthetic", seen=40)
 
 

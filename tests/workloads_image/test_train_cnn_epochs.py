@@ -82,7 +82,7 @@ def other_images():
 
 
 @no_gpu
-def test_ranks_with_different_images_fail_before_training(gang):
+def test_ranks_with_other_images_fail_before_they_train(gang):
     errors = gang(2, other_images)
     assert [type(error) for error in errors] == [BadArgument] * 2
     assert "other workers have read other images" in str(errors[0])
@@ -94,9 +94,9 @@ def test_ranks_with_different_images_fail_before_training(gang):
 )
 def test_a_training_that_learns_nothing_is_refused(alone, learning_rate, message):
     options = replace(MADE_UP, epochs=1, optimizer="sgd", learning_rate=learning_rate)
-    with pytest.raises(WrongResult, match=message) as raised:
+    with pytest.raises(WrongResult, match=message) as caught:
         measure(options, "auto")
-    assert raised.value.result is None or not raised.value.result.verified
+    assert caught.value.result is None or not caught.value.result.verified
 
 
 def course(*losses, right):
@@ -128,7 +128,7 @@ def test_a_loss_that_never_fell_and_an_accuracy_of_guesses_are_wrong(found):
 
 
 def test_a_batch_that_does_not_fit_is_refused_before_any_work(alone):
-    with pytest.raises(OutOfMemory, match="ask for a smaller --batch-size"):
+    with pytest.raises(OutOfMemory, match="set a smaller --batch-size"):
         measure(replace(MADE_UP, batch_size=2**40), "auto")
 
 
@@ -177,7 +177,9 @@ def test_guessing_stays_below_the_bound():
 
 
 def test_too_few_images_to_tell_learning_from_guessing_are_refused():
-    with pytest.raises(BadArgument, match="8 test images, 12% of them of one class, cannot tell"):
+    with pytest.raises(
+        BadArgument, match="8 test images, 12% of them of one class, are not enough"
+    ):
         chance_bound(np.arange(8))
 
 

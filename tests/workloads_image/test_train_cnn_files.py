@@ -131,7 +131,7 @@ def cut(path):
         ),
     ],
 )
-def test_the_error_for_a_broken_mnist_names_its_file(mnist, spoil, message):
+def test_the_error_of_a_broken_mnist_names_its_file(mnist, spoil, message):
     spoil(mnist / "MNIST/raw")
     with pytest.raises(BadArgument, match=message):
         read("mnist", mnist)
@@ -147,7 +147,7 @@ def test_packed_files_of_ones_own_are_taken_where_no_sums_are_asked_for(mnist):
 
 
 @pytest.mark.parametrize("sizes", [(2**31, 2**31, 4), (0, 2**31, 2**31)])
-def test_sizes_whose_product_overflows_are_an_error(mnist, sizes):
+def test_sizes_whose_product_overflows_are_refused(mnist, sizes):
     header = bytes((0, 0, 8, 3)) + struct.pack(">3I", *sizes)
     (mnist / "MNIST/raw/train-images-idx3-ubyte").write_bytes(header)
     with pytest.raises(BadArgument, match="it holds 0 bytes of data where"):
@@ -184,7 +184,7 @@ def test_the_real_sums_refuse_other_files(cifar, monkeypatch):
     ],
     ids=["one class", "class 10", "no memo", "wrong call", "too large", "no state", "endless"],
 )
-def test_the_error_for_a_damaged_pickle_names_its_file(cifar, damaged):
+def test_the_error_of_a_damaged_pickle_names_its_file(cifar, damaged):
     assert len(read("cifar10", cifar, checksums=False).train.labels) == 20
     (cifar / "cifar-10-batches-py/data_batch_2").write_bytes(damaged)
     with pytest.raises(BadArgument, match="data_batch_2"):

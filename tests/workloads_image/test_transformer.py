@@ -18,7 +18,7 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
 from gpupack_workloads.distributed.rank import group
-from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import (
     BadArgument,
     Interrupted,
@@ -30,9 +30,13 @@ from gpupack_workloads.transformer import sdpa, session, speed, training
 from gpupack_workloads.transformer.checkpoint import checks
 from gpupack_workloads.transformer.checkpoint.folder import claim, latest, written
 from gpupack_workloads.transformer.language import Language
+from gpupack_workloads.transformer.memory_estimate import (
+    activation_bytes,
+    parameters,
+    training_bytes,
+)
+from gpupack_workloads.transformer.memory_estimate import alone as alone_held
 from gpupack_workloads.transformer.model import new_decoder, use
-from gpupack_workloads.transformer.need import activation_bytes, parameters, training_bytes
-from gpupack_workloads.transformer.need import alone as alone_held
 from gpupack_workloads.transformer.operations import operations
 from gpupack_workloads.transformer.options import TransformerOptions
 from gpupack_workloads.transformer.parallel import WorldRank, single_learner
@@ -177,7 +181,7 @@ def test_what_does_not_fit_is_refused_by_every_rank_before_any_work(gang, monkey
     huge = replace(SMALL, batch_size=65536, sequence=131072, accumulate=1)
     for answer in gang(2, measure, huge, "auto"):
         assert isinstance(answer, OutOfMemory)
-        assert "ask for a smaller --batch-size, --sequence" in str(answer)
+        assert "set a smaller --batch-size, --sequence" in str(answer)
 
 
 @on_cpus
@@ -272,7 +276,7 @@ def with_a_folder_of_its_own(options):
 
 @on_cpus
 def test_a_folder_that_workers_do_not_share_is_refused_before_any_step(gang, tmp_path, monkeypatch):
-    monkeypatch.setattr(checks, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(checks, "TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(session, "work", None)
     answers = gang(2, with_a_folder_of_its_own, replace(SMALL, checkpoint=tmp_path))
     assert [type(answer) for answer in answers] == [BadArgument, BadArgument]
@@ -280,7 +284,7 @@ def test_a_folder_that_workers_do_not_share_is_refused_before_any_step(gang, tmp
     assert [list((tmp_path / name).iterdir()) for name in "01"] == [[], []]
 
 
-def told_to_end(options):
+def termination_error(options):
     if os.environ["RANK"] == "1":
         take = training.Training.take
 
@@ -293,7 +297,7 @@ def told_to_end(options):
 
 
 @on_cpus
-def test_the_losses_of_all_starts_are_stored_next_to_the_checkpoints(alone, tmp_path):
+def test_the_losses_of_all_starts_are_next_to_the_checkpoints(alone, tmp_path):
     kept = replace(SMALL, steps=3, checkpoint=tmp_path, checkpoint_every=2)
     begun = measure(kept, "auto")
     measure(replace(kept, steps=5), "auto")
@@ -308,7 +312,7 @@ def test_the_losses_of_all_starts_are_stored_next_to_the_checkpoints(alone, tmp_
 
 def test_a_signal_to_one_rank_ends_all_of_them_with_a_checkpoint(gang, tmp_path):
     options = replace(SMALL, steps=50, checkpoint=tmp_path, checkpoint_every=50)
-    answers = gang(2, told_to_end, options)
+    answers = gang(2, termination_error, options)
     assert [type(answer) for answer in answers] == [Interrupted, Interrupted]
     assert latest(tmp_path).step == 2
 
@@ -564,7 +568,7 @@ def test_an_error_of_one_rank_ends_all_with_its_status(gang):
 
 @pytest.mark.parametrize(("unsaved", "kind"), [([], Interrupted), (["1"], WorkloadError)])
 def test_a_signal_counts_as_an_orderly_end_only_if_all_have_saved(unsaved, kind):
-    assert type(ended("told to end by SIGTERM", unsaved)) is kind
+    assert type(ended("stopped by SIGTERM", unsaved)) is kind
 
 
 @pytest.mark.gpu

@@ -9,7 +9,7 @@ from gpupack_workloads.settings import Options
 from gpupack_workloads.vector_add import PIECE, check, run
 
 
-def test_a_small_run_is_verified_and_timed_beside_torch_and_a_copy():
+def test_a_small_run_is_verified_and_timed_against_torch_and_a_copy():
     result = run(Options(size=1000, seed=2))
     assert result.verified
     assert result.metrics["error"] <= result.metrics["error_bound"]

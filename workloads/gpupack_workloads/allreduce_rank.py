@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process of an all-reduce: times doubling buffers and checks their sums exactly.
 
-It is the first operation of `collectives`, by itself.
+It is the first operation of `collectives`, as a separate workload.
 """
 
 from collections.abc import Sequence

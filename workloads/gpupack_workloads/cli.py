@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: one command per workload, one line of result, an exit status that tells why.
+"""The command line: one command per workload, one line of result, an exit status for the reason.
 
 Exit status: 0 done and nothing found wrong (the result says whether it is verified); 2 bad
 argument; 3 wrong result, or an unhealthy GPU; 4 out of memory; 5 no such device; 6 other workers
-missing; 7 told to end before it was done, and saved; 130 or 143 ended by SIGINT or SIGTERM; 1
+missing; 7 stopped before it was done, and saved; 130 or 143 ended by SIGINT or SIGTERM; 1
 anything else.
 """
 

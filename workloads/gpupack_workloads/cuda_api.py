@@ -3,7 +3,7 @@
 
 Rejected: torch.cuda._compile_kernel, which is private, and cuda.core, which torch does not bring.
 
-A call there returns a status and what it gives; `told` makes an error of a status that is none.
+A call returns a status and values; `check_status` raises an error unless the status is success.
 """
 
 import importlib
@@ -13,10 +13,10 @@ from gpupack_workloads.errors import WorkloadError
 
 
 class Refused(WorkloadError):
-    """A call of CUDA's that failed.
+    """Error: a CUDA call failed.
 
     Attributes:
-        status: its name, such as CUDA_ERROR_NOT_FOUND.
+        status: name of the status, such as CUDA_ERROR_NOT_FOUND.
     """
 
     def __init__(self, status: str) -> None:
@@ -34,11 +34,11 @@ def load(name: str) -> Any:
     return importlib.import_module(f"cuda.bindings.{name}")
 
 
-def told(answer: tuple[Any, ...]) -> Any:
-    """Return what a call gives: nothing, a value, or several in a tuple.
+def check_status(answer: tuple[Any, ...]) -> Any:
+    """Return the values of a call: None, one value, or several in a tuple.
 
     Raises:
-        Refused: it failed.
+        Refused: the call failed.
     """
     status, *values = answer
     if int(status) != 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a source in CUDA C++ to machine code: by nvcc, or by NVRTC, which needs no toolkit."""
+"""Compiles CUDA C++ to machine code by nvcc, or by NVRTC, which needs no toolkit."""
 
 import contextlib
 import importlib
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from gpupack_workloads.cuda_api import load, told
+from gpupack_workloads.cuda_api import check_status, load
 from gpupack_workloads.errors import BadArgument
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ NO_NVRTC = (
     " and nvidia-cuda-nvrtc, which torch brings for NVIDIA's GPUs"
 )
 NO_NVCC = (
-    "there is no nvcc: put CUDA's nvcc on PATH, or ask for nvrtc, which torch brings for NVIDIA's"
+    "there is no nvcc: put CUDA's nvcc on PATH, or choose nvrtc, which torch brings for NVIDIA's"
     " GPUs"
 )
 LIBRARY = "cccl"
@@ -40,14 +40,14 @@ class NoCudaLibrary(BadArgument):
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """What a source needs beyond CUDA's own headers.
+    """Requirements of a source besides CUDA's own headers.
 
     Attributes:
-        standard: of C++.
+        standard: version of C++.
         folders: where its headers are.
-        options: of both compilers.
-        nvcc_options: of nvcc alone.
-        nvrtc_options: of NVRTC alone.
+        options: options of both compilers.
+        nvcc_options: options of nvcc alone.
+        nvrtc_options: options of NVRTC alone.
         nvrtc_headers: texts by the names under which sources include them: NVRTC has no standard
             library, and other headers than a host's compiler.
     """
@@ -64,7 +64,7 @@ PLAIN = Build()
 
 
 class Compiler(Protocol):
-    """What makes machine code of a source.
+    """Interface of a compiler.
 
     Attributes:
         name: with its version.
@@ -81,7 +81,7 @@ class Compiler(Protocol):
 
 
 class Nvcc:
-    """NVIDIA's compiler, where the image has it.
+    """NVIDIA's compiler, if the image has it.
 
     Raises:
         BadArgument: it is not there.
@@ -92,8 +92,8 @@ class Nvcc:
         if found is None:
             raise BadArgument(NO_NVCC)
         self._nvcc = found
-        told_version = _run([found, "--version"]).stdout
-        release = re.search(r"release ([\d.]+)", told_version)
+        version_text = _run([found, "--version"]).stdout
+        release = re.search(r"release ([\d.]+)", version_text)
         self.name = f"nvcc {release[1] if release else 'of unknown version'}"
 
     def compile(self, path: Path, arch: str, build: Build = PLAIN) -> bytes:
@@ -117,7 +117,7 @@ class Nvrtc:
     def __init__(self) -> None:
         try:
             self._nvrtc = load("nvrtc")
-            major, minor = told(self._nvrtc.nvrtcVersion())
+            major, minor = check_status(self._nvrtc.nvrtcVersion())
         except (ImportError, RuntimeError) as error:
             raise BadArgument(f"{NO_NVRTC} ({error})") from error
         self.name = f"NVRTC {major}.{minor}"
@@ -133,20 +133,20 @@ class Nvrtc:
         names = [name.encode() for name in build.nvrtc_headers]
         # The name is what messages call the source.
         source = (path.read_bytes(), str(path).encode())
-        program = told(nvrtc.nvrtcCreateProgram(*source, len(names), texts, names))
+        program = check_status(nvrtc.nvrtcCreateProgram(*source, len(names), texts, names))
         try:
             (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
             if int(status) != 0:
-                log = bytes(told(nvrtc.nvrtcGetProgramLogSize(program)))
-                told(nvrtc.nvrtcGetProgramLog(program, log))
+                log = bytes(check_status(nvrtc.nvrtcGetProgramLogSize(program)))
+                check_status(nvrtc.nvrtcGetProgramLog(program, log))
                 text = log.decode(errors="replace").strip("\0\n")
                 failure = _failure(path, arch, self.name, text or status.name)
                 lacking = OF_LIBRARY.search(text)
                 if lacking and not _library_in(found):
                     raise NoCudaLibrary(_without_library(failure, lacking[1]))
                 raise BadArgument(failure)
-            cubin = bytes(told(nvrtc.nvrtcGetCUBINSize(program)))
-            told(nvrtc.nvrtcGetCUBIN(program, cubin))
+            cubin = bytes(check_status(nvrtc.nvrtcGetCUBINSize(program)))
+            check_status(nvrtc.nvrtcGetCUBIN(program, cubin))
         finally:
             nvrtc.nvrtcDestroyProgram(program)
         return cubin
@@ -195,7 +195,7 @@ def _without_library(failure: str, header: str) -> str:
 
 
 def choose_compiler(name: str | None) -> Compiler:
-    """Return nvcc or NVRTC: the one that is asked for, else nvcc where there is one.
+    """Return nvcc or NVRTC: the requested one, else nvcc if it is installed.
 
     Raises:
         BadArgument: it is not there.
@@ -213,7 +213,7 @@ def compiler_if_any(name: str | None, *, needed: bool) -> Compiler | None:
         needed: nothing can be done without one.
 
     Raises:
-        BadArgument: there is none, and one is needed or was asked for by its name.
+        BadArgument: there is none, and one is needed or was requested by its name.
     """
     try:
         return choose_compiler(name)
@@ -230,7 +230,7 @@ def arch_of(capability: tuple[int, int]) -> str:
 
 
 def require_kernel(cubin: bytes, path: Path, name: str, declaration: str) -> None:
-    """Make sure that code has a kernel, which has a section of its own.
+    """Check that code has a kernel, by the kernel's section.
 
     Raises:
         BadArgument: it has not.

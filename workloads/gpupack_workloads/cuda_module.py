@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machine code on a GPU: loaded, its kernels found and compared with what is expected, launched."""
+"""Loads machine code on a GPU, finds its kernels, checks their parameters, and launches them."""
 
 import ctypes
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpupack_workloads.cuda_api import Refused, load, told
+from gpupack_workloads.cuda_api import Refused, check_status, load
 from gpupack_workloads.errors import BadArgument
 
-# Of a constant that tells something; a tenant's source may have one of any size.
+# Of a constant that is read; a tenant's source may have one of any size.
 MAX_INTEGERS = 64
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a kernel takes.
+    """Parameters of a kernel.
 
     Attributes:
-        name: of the kernel, which is extern "C".
+        name: name of the kernel, which is extern "C".
         declaration: in C++, for messages.
-        types: of its parameters, by ctypes; a structure that goes by value as well.
+        types: ctypes of its parameters, including structures by value.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Module:
 
     Args:
         cubin: the code.
-        path: of the source, for messages.
+        path: path of the source, for messages.
 
     Raises:
         Refused: the driver does not load the code.
@@ -49,7 +49,7 @@ class Module:
     def __init__(self, cubin: bytes, path: Path) -> None:
         self._driver = load("driver")
         self._path = path
-        self.handle: Any = told(self._driver.cuModuleLoadData(cubin))
+        self.handle: Any = check_status(self._driver.cuModuleLoadData(cubin))
 
     def integers(self, name: str) -> list[int] | None:
         """Return a constant of the code, `int name[]`; None where it has none of that name.
@@ -59,7 +59,7 @@ class Module:
             Refused: it cannot be read.
         """
         try:
-            pointer, size = told(self._driver.cuModuleGetGlobal(self.handle, name.encode()))
+            pointer, size = check_status(self._driver.cuModuleGetGlobal(self.handle, name.encode()))
         except Refused as error:
             if error.status != "CUDA_ERROR_NOT_FOUND":
                 raise
@@ -71,7 +71,7 @@ class Module:
                 f" {MAX_INTEGERS} numbers"
             )
         values = (ctypes.c_int * count)()
-        told(self._driver.cuMemcpyDtoH(ctypes.addressof(values), pointer, int(size)))
+        check_status(self._driver.cuMemcpyDtoH(ctypes.addressof(values), pointer, int(size)))
         return list(values)
 
     def function(self, signature: Signature) -> "Function":
@@ -81,7 +81,9 @@ class Module:
             BadArgument: it takes other parameters.
             Refused: it is not there.
         """
-        handle = told(self._driver.cuModuleGetFunction(self.handle, signature.name.encode()))
+        handle = check_status(
+            self._driver.cuModuleGetFunction(self.handle, signature.name.encode())
+        )
         sizes: list[int] = []
         while len(sizes) <= len(signature.types):
             status, _, size = self._driver.cuFuncGetParamInfo(handle, len(sizes))
@@ -102,7 +104,7 @@ class Function:
 
     Args:
         handle: the driver's.
-        types: of its parameters.
+        types: ctypes of its parameters.
     """
 
     def __init__(self, handle: Any, types: tuple[Any, ...]) -> None:
@@ -118,7 +120,7 @@ class Function:
             Refused: the GPU gives it less.
         """
         most = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        told(self._driver.cuFuncSetAttribute(self.handle, most, size))
+        check_status(self._driver.cuFuncSetAttribute(self.handle, most, size))
 
     def launch(
         self,
@@ -132,16 +134,16 @@ class Function:
         """Begin to compute on a stream of the current device.
 
         Args:
-            values: of the parameters; addresses as numbers, structures as they are.
+            values: values of the parameters; addresses as numbers, structures as they are.
             blocks: along x and y.
-            threads: of a block, along x.
+            threads: number of threads of a block, along x.
             stream: its handle.
-            shared_bytes: of dynamic shared memory per block.
+            shared_bytes: bytes of dynamic shared memory per block.
 
         Raises:
             Refused: the GPU cannot launch it.
         """
-        told(
+        check_status(
             self._driver.cuLaunchKernel(
                 self.handle,
                 *(*blocks, 1),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which device a process computes on: its GPU, else the CPU with a warning."""
+"""Chooses the device of a process: its GPU, else the CPU with a warning."""
 
 import contextlib
 import logging
@@ -29,7 +29,7 @@ class Device:
 
     @property
     def simulated(self) -> bool:
-        """Whether this stands in for a GPU."""
+        """Whether this is a CPU in place of a GPU."""
         return bool(self.torch.type == "cpu")
 
 
@@ -66,7 +66,7 @@ def describe(device: Device) -> dict[str, Scalar]:
     }
     if not device.simulated:
         facts["cuda_version"] = str(torch.version.cuda)
-    # Asked of what has computed, and not of what is installed: one may hide the other.
+    # Read from the library that computes, not from the installed package: one may hide the other.
     if triton := sys.modules.get("triton"):
         facts["triton_version"] = str(triton.__version__)
     return facts
@@ -88,7 +88,7 @@ def kernel_errors(source: Path | None) -> Iterator[None]:
     """Say of a kernel of the user's that it has failed; one of ours leaves CUDA's own error.
 
     Args:
-        source: of the user's kernel; None: all are ours.
+        source: source of the user's kernel; None: all are ours.
     """
     try:
         yield

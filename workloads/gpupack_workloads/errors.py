@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a workload failed. Each kind has its exit status, for a GPUJob's failurePolicy.
+"""Errors of workloads. Each kind has its exit status, for a GPUJob's failurePolicy.
 
 WorkloadError               1
 ├── BadArgument             2   as click's own errors are
@@ -7,9 +7,9 @@ WorkloadError               1
 ├── OutOfMemory             4
 ├── NoSuchDevice            5   a GPU is required and none can be used
 ├── PeersMissing            6   other workers did not come in time, or were killed
-├── Interrupted             7   told to end; what a workload keeps over attempts is saved
-├── Cancelled             130   told to end by SIGINT; nothing is kept
-└── Terminated            143   told to end by SIGTERM or its like; nothing is kept
+├── Interrupted             7   stopped by a signal; what a workload keeps over attempts is saved
+├── Cancelled             130   stopped by SIGINT; nothing is kept
+└── Terminated            143   stopped by SIGTERM or a similar signal; nothing is kept
 """
 
 import signal
@@ -19,22 +19,22 @@ from gpupack_workloads.results import Result
 
 
 class WorkloadError(Exception):
-    """The root of this tree; its text is for the user."""
+    """Root of all errors of workloads; the text is for the user."""
 
     exit_status: ClassVar[int] = 1
 
 
 class BadArgument(WorkloadError):
-    """An argument or a setting that cannot be served."""
+    """Error: an argument or a setting is not valid."""
 
     exit_status = 2
 
 
 class WrongResult(WorkloadError):
-    """What was computed differs from the reference by more than rounding explains.
+    """Error: a result differs from the reference by more than rounding explains.
 
     Attributes:
-        result: what to report all the same: what was found, and no speeds as if all were well.
+        result: what to report in spite of the error: the findings, without speeds.
     """
 
     exit_status = 3
@@ -45,38 +45,38 @@ class WrongResult(WorkloadError):
 
 
 class OutOfMemory(WorkloadError):
-    """The problem does not fit into the device's (or the container's) memory."""
+    """Error: the problem does not fit into the device's (or the container's) memory."""
 
     exit_status = 4
 
 
 class NoSuchDevice(WorkloadError):
-    """A GPU is required and none can be used."""
+    """Error: a GPU is required and none can be used."""
 
     exit_status = 5
 
 
 class PeersMissing(WorkloadError):
-    """Other workers of the gang did not come in time, or were killed while this one worked."""
+    """Error: other workers of the gang did not come in time, or were killed."""
 
     exit_status = 6
 
 
 class Interrupted(WorkloadError):
-    """The workload was told to end before it was done, and can go on from what it has saved."""
+    """Error: a signal stopped the workload before it was done; it can continue from saved state."""
 
     exit_status = 7
 
 
 class Cancelled(WorkloadError):
-    """Somebody at the keyboard has told it to end."""
+    """Error: SIGINT stopped the workload."""
 
-    # As a shell says of a process that a signal has ended, for what ends so without our doing.
+    # The exit status that a shell reports for a process that a signal has ended.
     exit_status = 128 + signal.SIGINT
 
 
 class Terminated(WorkloadError):
-    """The kubelet, or whoever started it, has told it to end."""
+    """Error: SIGTERM or a similar signal stopped the workload."""
 
     exit_status = 128 + signal.SIGTERM
 
@@ -86,12 +86,12 @@ def error_of_status(status: int, message: str) -> WorkloadError:
     kinds = {
         kind.exit_status: kind
         for kind in WorkloadError.__subclasses__()
-        if "exit_status" in vars(kind)  # a status that is its own, and not all errors'
+        if "exit_status" in vars(kind)  # its own status, not an inherited one
     }
     return kinds.get(status, WorkloadError)(message)
 
 
-def told_to_end(by: signal.Signals) -> Cancelled | Terminated:
-    """Return what a signal to the process in charge means."""
+def termination_error(by: signal.Signals) -> Cancelled | Terminated:
+    """Return the error for a signal to the main process."""
     kind = Cancelled if by == signal.SIGINT else Terminated
-    return kind(f"told to end by {by.name}")
+    return kind(f"stopped by {by.name}")

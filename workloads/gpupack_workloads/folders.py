@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders that a user names, made sure of before any work."""
+"""Checks folders of the command line before any work."""
 
 import contextlib
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What memory is left, asked before any work: a container over its limit is killed unheard."""
+"""Checks the free memory before any work, because a container over its limit is killed at once."""
 
 import contextlib
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class LimitFiles:
-    """Where a version of cgroups has a container's memory.
+    """Files with a container's memory in one version of cgroups.
 
     Attributes:
         folder: below the root of cgroups.
@@ -47,7 +47,7 @@ def require_memory(
         device: where the work is done.
         doing: names the work.
         on_device: bytes that its tensors take at once.
-        on_host: bytes that NumPy takes beside them.
+        on_host: bytes that NumPy takes in addition.
         smaller: the options that make it need less.
 
     Raises:
@@ -64,7 +64,7 @@ def require_memory(
         if needed > free:
             raise OutOfMemory(
                 f"{doing} needs about {needed / GIB:.1f} GiB of {place}, where"
-                f" {free / GIB:.1f} GiB are free: ask for a smaller {smaller}"
+                f" {free / GIB:.1f} GiB are free: set a smaller {smaller}"
             )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a workload measured: schema gpupack.dev/result/v1, described in docs/results.md.
+"""Result of a workload: schema gpupack.dev/result/v1, described in docs/results.md.
 
 The kubelet keeps 4096 bytes of a termination message, and less where a pod has more than three
 containers: `GPUPACK_RESULT_BYTES` says how many. A longer result would be cut in the middle and be
@@ -19,12 +19,12 @@ logger = logging.getLogger(__name__)
 
 SCHEMA = "gpupack.dev/result/v1"
 MESSAGE_BYTES = 4096
-"""What the kubelet reads of a termination message at most."""
+"""Maximum size of a termination message that the kubelet reads."""
 BYTES_VARIABLE = "GPUPACK_RESULT_BYTES"
 LEFT_OUT = "metrics_left_out"
-"""The metric that counts those for which there was no space."""
-LEAST_IMPORTANT = ("metrics", "workload", "headline", "communication", "simulated", "verified")
-"""Keys that a result can do without, in the order in which they are left out."""
+"""Metric with the number of metrics that did not fit."""
+OPTIONAL_KEYS = ("metrics", "workload", "headline", "communication", "simulated", "verified")
+"""Optional keys of a result, in the order in which they are left out."""
 HEADLINE_CHARACTERS = 64
 USUAL_PATH = Path("/dev/termination-log")
 
@@ -32,7 +32,7 @@ Scalar = str | int | float | bool
 
 
 class Communication(msgspec.Struct, frozen=True, kw_only=True):
-    """How the processes of a gang reach one another.
+    """Communication between the processes of a gang.
 
     Attributes:
         transport: what NCCL chose for the first process of this worker: P2P/CUMEM, SHM, NET/Socket,
@@ -52,8 +52,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         verified: whether what was computed agreed with an independent reference.
         simulated: whether no GPU was there, so that times say nothing about one.
         metrics: figures by name; names end with their unit.
-        rows: a table of figures, one row per size or kind, where one figure does not tell it all.
-        communication: of a gang of several processes.
+        rows: a table of figures, one row per size or kind, if one figure is not enough.
+        communication: communication of a gang with several processes.
     """
 
     schema: str = SCHEMA
@@ -66,7 +66,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     communication: Communication | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a headline that no table can show."""
+        """Refuse a headline that is too long for a table."""
         if len(self.headline) > HEADLINE_CHARACTERS:
             raise ValueError(f"headline {self.headline!r} is over {HEADLINE_CHARACTERS} characters")
 
@@ -81,7 +81,7 @@ def encode(result: Result, limit_bytes: int = MESSAGE_BYTES) -> bytes:
 
     Args:
         result: the result.
-        limit_bytes: what the kubelet keeps.
+        limit_bytes: maximum size that the kubelet keeps.
 
     Returns:
         The JSON; without some metrics, and with their number, where there is no space for all. At
@@ -94,7 +94,7 @@ def encode(result: Result, limit_bytes: int = MESSAGE_BYTES) -> bytes:
     while len(text := msgspec.json.encode(fields)) > limit_bytes and kept:
         kept.pop()
         fields["metrics"] = {**dict(kept), LEFT_OUT: total - len(kept)}
-    for key in LEAST_IMPORTANT:
+    for key in OPTIONAL_KEYS:
         if len(text) <= limit_bytes:
             break
         fields.pop(key, None)
@@ -115,7 +115,7 @@ def _fields(result: Result) -> dict[str, Any]:
 
 
 def report(result: Result, path: Path | None, limit_bytes: int = MESSAGE_BYTES) -> None:
-    """Leave a result where the kubelet reads it; a run outside a pod has no such place."""
+    """Write a result to the termination message; a run outside a pod has none."""
     if path is None:
         return
     try:
@@ -125,7 +125,7 @@ def report(result: Result, path: Path | None, limit_bytes: int = MESSAGE_BYTES) 
 
 
 def result_path(environ: Mapping[str, str]) -> Path | None:
-    """Return the termination message's file, by the operator's word or where Kubernetes has it."""
+    """Return the termination message's file: the operator's setting, or Kubernetes' default."""
     named = environ.get("GPUPACK_RESULT_PATH")
     if named:
         return Path(named)
@@ -133,7 +133,7 @@ def result_path(environ: Mapping[str, str]) -> Path | None:
 
 
 def result_bytes(environ: Mapping[str, str]) -> int:
-    """Return how many bytes of a result the kubelet keeps, as the operator says."""
+    """Return how many bytes of a result the kubelet keeps, as set by the operator."""
     text = environ.get(BYTES_VARIABLE) or str(MESSAGE_BYTES)
     try:
         return min(int(text), MESSAGE_BYTES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeds of random data: which may be asked for, and what generators take."""
+"""Seeds of random data: the valid range, and the conversion for generators."""
 
 LARGEST_SEED = 2**63 - 1
 GENERATOR_SEEDS = 2**64

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator tells a worker about its gang, and the surroundings that libraries need."""
+"""Settings of a worker from the operator, and the environment that libraries need."""
 
 import ipaddress
 import math
@@ -28,11 +28,11 @@ FUSED_MULTIPLY_ADD = {"TRITON_DEFAULT_FP_FUSION": "1"}
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the command line asks for.
+    """Options common to all workloads.
 
     Attributes:
-        size: the workload's own measure of size; None takes what suits the device.
-        seed: of all random data.
+        size: size in the workload's own unit; None: a default for the device.
+        seed: seed of all random data.
         require_gpu: fail instead of falling back to the CPU.
     """
 
@@ -46,14 +46,14 @@ class Gang:
     """This worker's place among the workers of its job.
 
     Attributes:
-        run: names this attempt of this job; workers of another attempt cannot join.
-        workers: how many there are.
-        index: ours, from 0.
-        host: the stable name of worker 0, where all meet; or its address, of IPv4 or IPv6.
-        port: the port there.
+        run: name of this attempt of this job; workers of another attempt cannot join.
+        workers: number of workers.
+        index: index of this worker, from 0.
+        host: stable name of worker 0, the rendezvous; or its IPv4 or IPv6 address.
+        port: port of the rendezvous.
         processes: processes of this worker; None means one per GPU.
         backend: auto, nccl or gloo.
-        least: so many workers train where the others are not (yet, any more) there; None: all are.
+        least: minimum number of workers of an elastic gang; None: all are required.
     """
 
     run: str = "local"
@@ -66,25 +66,27 @@ class Gang:
     least: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a place that cannot be."""
+        """Refuse an invalid place."""
         if not 0 <= self.index < self.workers:
             raise BadArgument(f"worker index {self.index} is not among {self.workers} workers")
         if self.processes is not None and self.processes < 1:
             raise BadArgument(f"{self.processes} processes per worker: there must be at least 1")
         if self.least is not None and not 1 <= self.least <= self.workers:
-            raise BadArgument(f"{self.least} workers at the least are not among {self.workers}")
+            raise BadArgument(
+                f"a minimum of {self.least} workers is not between 1 and {self.workers}"
+            )
         if self.backend not in BACKENDS:
             raise BadArgument(f"backend {self.backend!r} is none of {', '.join(BACKENDS)}")
 
     @property
     def endpoint(self) -> str:
-        """Host and port as an address of IPv6 is written, too: [::1]:29400."""
+        """Host and port; an IPv6 address has brackets: [::1]:29400."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "Gang":
-        """Read what the operator has set; outside a gang, be the only worker."""
+        """Read the operator's settings; outside a gang this is the only worker."""
         host, port = _endpoint(environ, "GPUPACK_RENDEZVOUS")
         job = environ.get("GPUPACK_JOB") or "local"
         attempt = environ.get("GPUPACK_ATTEMPT") or "1"
@@ -101,22 +103,22 @@ class Gang:
 
     @property
     def elastic(self) -> bool:
-        """Whether workers come and go while the others train."""
+        """Whether workers may join and leave while the others train."""
         return self.least is not None and self.least < self.workers
 
 
 def prepare(environ: MutableMapping[str, str]) -> None:
-    """Set what libraries read when they are imported; what a user has set stays."""
+    """Set variables that libraries read at import; variables set by the user stay."""
     for name, value in (NO_MULTICAST | FUSED_MULTIPLY_ADD).items():
         environ.setdefault(name, value)
     environ.setdefault("OMP_NUM_THREADS", str(usable_cpus(Path("/sys/fs/cgroup"))))
     if not has_name(os.getuid()):
-        # torch.compile names its cache after the user, whom an image need not list.
+        # torch.compile names its cache after the user, which an image need not list.
         environ.setdefault("USER", f"uid-{os.getuid()}")
 
 
 def has_name(uid: int) -> bool:
-    """Whether the system knows the user."""
+    """Return whether the system has a name for the user."""
     try:
         return bool(pwd.getpwuid(uid).pw_name)
     except KeyError:
@@ -124,10 +126,10 @@ def has_name(uid: int) -> bool:
 
 
 def temporary_folder() -> Path:
-    """Return where temporary files go, which torch's launcher and recordings need.
+    """Return the folder for temporary files, which torch's launcher and recordings need.
 
     Raises:
-        BadArgument: nothing can be written there.
+        BadArgument: there is no writable folder.
     """
     try:
         return Path(tempfile.gettempdir())
@@ -187,7 +189,7 @@ def _endpoint(environ: Mapping[str, str], name: str) -> tuple[str, int]:
     try:
         host.encode("idna")
     except UnicodeError as error:
-        raise BadArgument(f"{name} is {text!r}, whose host can be no name: {error}") from error
+        raise BadArgument(f"{name} is {text!r}, whose host is not a valid name: {error}") from error
     # Python refuses to read thousands of digits, with an error of its own.
     if len(port) > len(str(LAST_PORT)) or not 0 < int(port) <= LAST_PORT:
         raise BadArgument(f"{name} is {text!r}, whose port is not from 1 to {LAST_PORT}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals to end, raised as an exception wherever the main thread is.
+"""Raises signals to end as an exception in the main thread.
 
-A container's first process, which no signal ends by default, would not hear them otherwise.
+By default no signal ends a container's first process.
 """
 
 import contextlib
@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from types import FrameType
 
-Heeding = Callable[[], AbstractContextManager[None]]
+SignalContext = Callable[[], AbstractContextManager[None]]
 
 TO_END = (signal.SIGTERM, signal.SIGINT)
 
 
-class Told(KeyboardInterrupt):
-    """A signal to end; no error, which somebody (such as a log's handler) might swallow.
+class EndRequested(KeyboardInterrupt):
+    """A signal to end. Not an Exception, which other code (such as a log's handler) might swallow.
 
-    A KeyboardInterrupt, since asyncio logs what else its callbacks raise, and goes on.
+    It is a KeyboardInterrupt, because asyncio only logs other exceptions of its callbacks.
 
     Attributes:
-        sigval: which, by the name that torch's SignalException has for it.
+        sigval: the signal; torch's SignalException has the same attribute.
     """
 
     def __init__(self, sigval: signal.Signals) -> None:
@@ -31,19 +31,19 @@ class Told(KeyboardInterrupt):
         self.sigval = sigval
 
 
-def heed_signals() -> None:
-    """Raise `Told` from now on, until somebody else takes the signals."""
+def raise_on_signals() -> None:
+    """Raise `EndRequested` from now on, until other handlers are set."""
     if threading.current_thread() is not threading.main_thread():
-        return  # Python takes handlers from no other thread, and torch leaves it at that, too.
+        return  # Python sets handlers only from the main thread; torch does the same.
     for number in TO_END:
         signal.signal(number, _raise)
 
 
 @contextlib.contextmanager
-def heeding_signals() -> Iterator[None]:
-    """Raise `Told` for as long as the context lasts."""
+def raising_on_signals() -> Iterator[None]:
+    """Raise `EndRequested` for as long as the context lasts."""
     with _as_before():
-        heed_signals()
+        raise_on_signals()
         yield
 
 
@@ -51,11 +51,11 @@ def heeding_signals() -> Iterator[None]:
 def ended_by_signals() -> Iterator[None]:
     """Let signals end the process at once, even in a library's call that does not return.
 
-    A container's first process is ended by none of itself: it hears them as elsewhere.
+    The default action does not end a container's first process, so there the signals are raised.
     """
     with _as_before():
         if os.getpid() == 1:
-            heed_signals()
+            raise_on_signals()
         elif threading.current_thread() is threading.main_thread():
             for number in TO_END:
                 signal.signal(number, signal.SIG_DFL)
@@ -64,7 +64,7 @@ def ended_by_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _as_before() -> Iterator[None]:
-    """Leave the signals in the end to who had them."""
+    """Restore the signal handlers at the end."""
     before = {number: signal.getsignal(number) for number in TO_END}
     try:
         yield
@@ -76,4 +76,4 @@ def _as_before() -> Iterator[None]:
 
 def _raise(number: int, frame: FrameType | None) -> None:
     del frame
-    raise Told(signal.Signals(number))
+    raise EndRequested(signal.Signals(number))

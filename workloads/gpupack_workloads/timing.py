@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times work on a device.
+"""Measures the time of work on a device.
 
-On a GPU one pair of CUDA events stands around all repetitions, after a warm-up: launch gaps are
+On a GPU one pair of CUDA events encloses all repetitions, after a warm-up: launch gaps are
 hidden as in real use, and no cache is flushed, because matrices and buffers of the default sizes do
 not fit into it anyway. Short work whose launches take longer than itself is launched while the GPU
 waits.
 
-Rivals are timed in turns, and each turn warms up anew: what one of them does to the chip's power,
-clocks and caches meets the next, and whoever follows an easy rival would be faster for a while.
+Rivals are timed in turns, and each turn has its own warm-up: what one of them does to the chip's
+power, clocks and caches affects the next, and the one after an easy rival would be faster.
 """
 
 import statistics
@@ -19,16 +19,16 @@ from typing import Any, TypeVar
 import torch
 
 WARM_UP = 5
-# Of clocks up to 2 GHz: a GPU waits at least as long as it is told.
+# For clocks up to 2 GHz: a GPU waits at least as long as requested.
 CYCLES_PER_MS = 2_000_000
 
 Rival = TypeVar("Rival", bound=Hashable)
 
 
-class Kept:
-    """Work whose latest result stays, so that what was timed can be checked.
+class LatestResult:
+    """Work whose latest result is kept, so that what was timed can be checked.
 
-    It goes before the next one is made: that takes the same memory, and none is held beside it.
+    The result is freed before the next one is made, which takes the same memory.
 
     Args:
         work: makes a result, a tensor or a tuple of them; done once here.
@@ -39,7 +39,7 @@ class Kept:
         self.result: Any = work()
 
     def __call__(self) -> None:
-        """Make the result anew."""
+        """Make a new result."""
         del self.result
         self.result = self._work()
 
@@ -106,7 +106,7 @@ def medians_in_turns(
     """Return the median of what each rival's turns took; a turn warms up and is timed."""
     times: dict[Rival, list[float]] = {rival: [] for rival in turns}
     for number in range(rounds):
-        # Every other round goes backwards, so that nobody always follows the same rival.
+        # Every other round goes backwards, so that no rival always follows the same one.
         for rival in list(turns)[:: -1 if number % 2 else 1]:
             times[rival].append(turns[rival]())
     return {rival: statistics.median(seconds) for rival, seconds in times.items()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vector addition: the simplest of the kernels, beside torch's addition and a plain copy.
+"""Vector addition: the simplest kernel, compared with torch's addition and a plain copy.
 
 All three move bytes and hardly compute, so their bandwidths should be one and the same; bytes are
 counted as read once and written once: 12 per 32-bit sum, 8 per copied element.
@@ -32,7 +32,7 @@ PIECE = 1 << 24
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to add on a kind of device, and how often."""
+    """Sizes and repetitions for a kind of device."""
 
     size: int
     repeats: int

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images from this host's own files, where no download and no build is possible.
 
-A layer is a folder of hard links to the host's files (copies where it lies on another file system),
+A layer is a folder of hard links to the host's files (copies if it is on another file system),
 so an image of 8 GB takes a second and no space. Layers and records have buildah's format, so that a
 reader of the store (images.py) sees no difference.
 
@@ -99,7 +99,7 @@ class HostStore:
             below = ""
             for layer in image.layers:
                 if parents.setdefault(layer.name, below) != below:
-                    raise StoreInvalid(f"layer {layer.name} stands on two different layers")
+                    raise StoreInvalid(f"layer {layer.name} is on two different layers")
                 below = layer.name
         records = [
             {"id": name, "parent": parent, "diff-digest": digests[name]}

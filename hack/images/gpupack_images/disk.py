@@ -15,7 +15,7 @@ NEEDED_FROM_NOTHING_GB = 32
 NEEDED_LATER_GB = 6
 
 
-def missing_room(*, free_bytes: int, set_up: bool) -> str | None:
+def missing_space(*, free_bytes: int, set_up: bool) -> str | None:
     """Return what is missing, or nothing when there is enough space."""
     needed_gb = NEEDED_LATER_GB if set_up else NEEDED_FROM_NOTHING_GB
     if free_bytes >= needed_gb * GB:
@@ -23,18 +23,18 @@ def missing_room(*, free_bytes: int, set_up: bool) -> str | None:
     return (
         f"{free_bytes / GB:.1f} GB of disk are free and {needed_gb} GB are needed"
         " (container images with CUDA's libraries, Go's build cache)."
-        " Free some, or clone the repository onto a larger disk: all state lies in its .dev folder."
+        " Free some, or clone the repository onto a larger disk: all state is in its .dev folder."
     )
 
 
 def main(arguments: list[str]) -> int:
     """Check the disk of the given folder; `--set-up` when the big image already exists."""
     folder = Path(arguments[0])
-    problem = missing_room(
+    problem = missing_space(
         free_bytes=shutil.disk_usage(folder).free, set_up="--set-up" in arguments[1:]
     )
     if problem:
-        sys.stderr.write(f"not enough room in {folder}: {problem}\n")
+        sys.stderr.write(f"not enough space in {folder}: {problem}\n")
     return 1 if problem else 0
 
 

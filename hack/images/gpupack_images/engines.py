@@ -178,7 +178,7 @@ def choose_engine(wanted: str, *, shell: Shell, state: Path) -> Engine:
         return Buildah(shell, state)
     raise NoEngine(
         f"engine {wanted}: {'Docker has no buildx' if docker else 'no Docker daemon answers'} and"
-        f" {'buildah was not asked for' if wanted == 'docker' else 'buildah is not installed'};"
+        f" {'buildah was not requested' if wanted == 'docker' else 'buildah is not installed'};"
         " `make` installs buildah on Debian and Ubuntu, or start Docker, with its buildx plugin"
     )
 

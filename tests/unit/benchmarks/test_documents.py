@@ -20,7 +20,7 @@ def test_a_table_has_a_line_below_its_head_and_one_for_each_row(documents):
 
 @pytest.mark.parametrize("gap", ["", "\n"], ids=["close", "apart"])
 @pytest.mark.parametrize("how", ["", ": made by `make x`"], ids=["bare", "how"])
-def test_a_table_takes_its_place_and_what_stands_around_it_stays(documents, how, gap):
+def test_a_table_is_replaced_and_the_text_around_it_stays(documents, how, gap):
     text = f"x\n<!-- a{how} -->\n{gap}{{}}\n{gap}<!-- end of a -->\ny\n<!-- a-b -->\n"
     found = documents.replaced(text.format("old"), "a", "| 1\\g<0> |\n")
     assert found == text.format("| 1\\g<0> |")

@@ -16,6 +16,6 @@ def frontier(monkeypatch):
     return importlib.import_module("frontier")
 
 
-def test_the_picture_in_the_documents_is_what_the_table_above_it_says(frontier):
+def test_the_documents_picture_matches_the_table(frontier):
     table = (ROOT / frontier.DOCUMENT).read_text()
     assert_same_picture(frontier.drawn(table), (ROOT / frontier.PICTURE).read_text())

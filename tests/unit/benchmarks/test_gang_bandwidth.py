@@ -25,7 +25,7 @@ def test_the_ratio_is_of_medians(bandwidth):
     assert found["ratio_to_two_pods"] == {"one pod": {"bus_gb_per_s": 1.5, "latency_us": 0.5}}
 
 
-def test_a_report_keeps_what_it_has_of_other_backends(bandwidth, tmp_path):
+def test_a_report_keeps_figures_of_other_backends(bandwidth, tmp_path):
     path = tmp_path / "report.json"
     bandwidth.written(path, "gloo", {"runs": {}})
     bandwidth.written(path, "mpi", {"runs": {"one pod": []}})

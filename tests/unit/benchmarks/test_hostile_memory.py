@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The attack on memory: what it sends, and when its figures say nothing."""
+"""The attack on memory: its pods, and the conditions for valid figures."""
 
 import importlib
 import json
@@ -25,7 +25,7 @@ def hostile(monkeypatch):
 
 
 class Admission:
-    """A tenant whose pods are refused from so many GPUs on."""
+    """A tenant whose pods are refused above a number of GPUs."""
 
     def __init__(self, most_gpus):
         self.most_gpus, self.calls = most_gpus, []
@@ -38,7 +38,7 @@ class Admission:
         return subprocess.CompletedProcess([], int(refused), "", "too many" * refused)
 
 
-def test_what_admission_refuses_is_tried_as_large_as_it_lets_through(hostile):
+def test_attacks_use_the_largest_size_that_admission_accepts(hostile):
     admission = Admission(most_gpus=1024)
     attacker = hostile.Attacker(admission)
     sizes = attacker.letters, attacker.gpus, attacker.terms
@@ -49,7 +49,7 @@ def test_what_admission_refuses_is_tried_as_large_as_it_lets_through(hostile):
     assert admission.calls[-1][:3] == ("create", "--raw", path)
 
 
-def test_a_round_is_counted_by_what_was_created_and_ends_the_round_before(hostile):
+def test_a_round_counts_created_pods_and_deletes_those_of_the_round_before(hostile):
     class Quota:
         kube, calls = types.SimpleNamespace(namespace="hostile"), []
 
@@ -66,11 +66,11 @@ def test_a_round_is_counted_by_what_was_created_and_ends_the_round_before(hostil
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 2, 99, 100])
-def test_the_largest_count_is_found(hostile, allowed):
+def test_the_largest_admitted_count_is_found(hostile, allowed):
     assert hostile.largest(lambda count: count <= allowed, 100) == allowed
 
 
-def test_a_run_in_which_every_attack_got_in_is_good(hostile):
+def test_a_run_with_every_attack_admitted_passes(hostile):
     assert not hostile.failures(GOOD)
 
 
@@ -84,11 +84,11 @@ def test_a_run_in_which_every_attack_got_in_is_good(hostile):
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_run_that_says_nothing_good_fails(hostile, change):
+def test_a_run_without_valid_figures_fails(hostile, change):
     assert len(hostile.failures(GOOD | change)) == 1
 
 
-def test_calls_are_those_in_between(hostile):
+def test_only_calls_between_two_scrapes_count(hostile):
     text = 'gpupack_extender_call_seconds_bucket{le="+Inf",verb="filter"} %s'
     before, after = (hostile.filter_buckets(text % count) for count in ("3.0", "8.0"))
     assert hostile.calls(before, after) == 5

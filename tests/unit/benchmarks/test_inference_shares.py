@@ -64,9 +64,7 @@ def test_the_table_is_put_into_its_place_again_and_again(shares, tmp_path):
     assert ("old" in text, text.count("| h100 |"), text.count("| h200 |")) == (False, 1, 1)
 
 
-def test_the_document_has_a_place_for_the_table_and_what_stands_there_is_of_the_reports(
-    shares, tmp_path
-):
+def test_the_documents_table_is_up_to_date_with_the_reports(shares, tmp_path):
     text, document = shares.DOCUMENT.read_text(), tmp_path / "inference.md"
     document.write_text(text)
     shares.write_table(shares.REPORTS, document)
@@ -85,27 +83,25 @@ def test_a_share_has_the_variables_that_the_agent_sets(shares, tmp_path):
 
 def test_a_share_has_the_threads_that_the_chart_says_are_sound(shares):
     assert shares.thread_percent(30, "NVIDIA H200") == 27
-    assert shares.thread_percent(30, "a model that nobody measured") == 30
+    assert shares.thread_percent(30, "a model that was not measured") == 30
 
 
-def test_a_host_whose_shares_cannot_be_limited_is_told_so(shares, monkeypatch, tmp_path):
+def test_a_host_whose_shares_cannot_be_limited_gets_an_error(shares, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(shares, "PROGRAM_FOLDERS", ())
     with pytest.raises(SystemExit, match="cannot be limited"):
         shares.control_program()
 
 
-def test_a_daemon_that_ends_at_once_is_reported_and_one_that_lives_is_told_to_quit(
-    shares, tmp_path
-):
-    """Programs in its place, which do what the driver's do as far as the script can see."""
+def test_a_daemon_that_ends_at_once_is_reported_and_a_running_one_is_stopped(shares, tmp_path):
+    """Replacements of the driver's programs that behave as the script expects."""
     broken = tmp_path / "broken"
     broken.write_text('#!/bin/sh\necho "no GPU"\nexit 1\n')
     living = tmp_path / "living"
     living.write_text(
         "#!/bin/sh\n"
         'if [ "$1" = -f ]; then echo > "$CUDA_MPS_PIPE_DIRECTORY/control"; exec sleep 60; fi\n'
-        f"cat > {tmp_path}/told\n"
+        f"cat > {tmp_path}/input\n"
     )
     for program in (broken, living):
         program.chmod(0o755)
@@ -113,20 +109,20 @@ def test_a_daemon_that_ends_at_once_is_reported_and_one_that_lives_is_told_to_qu
         pass
     with shares.daemon(str(living)) as pipes:
         assert (pipes / "control").exists()
-    assert (tmp_path / "told").read_text() == "quit\n"
+    assert (tmp_path / "input").read_text() == "quit\n"
     assert not pipes.exists()
 
 
 def test_a_run_that_fails_or_takes_too_long_has_no_result(shares, monkeypatch, tmp_path):
-    asked = SimpleNamespace(rate=1.0, seconds=1.0, seed=0, memory_mib=1024)
+    options = SimpleNamespace(rate=1.0, seconds=1.0, seed=0, memory_mib=1024)
     program = tmp_path / "python"
     program.write_text('#!/bin/sh\nexec sleep "$PAUSE"\n')
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     monkeypatch.setenv("PAUSE", "x")
-    assert shares.measure(asked, 10, tmp_path, 5.0) is None
+    assert shares.measure(options, 10, tmp_path, 5.0) is None
     monkeypatch.setenv("PAUSE", "20")
-    assert shares.measure(asked, 10, tmp_path, 0.2) is None
+    assert shares.measure(options, 10, tmp_path, 0.2) is None
 
 
 def test_percentages_are_read_in_order_and_each_once(shares):
@@ -134,6 +130,6 @@ def test_percentages_are_read_in_order_and_each_once(shares):
 
 
 @pytest.mark.parametrize("text", ["x", "0", "101", "30,", "-5"])
-def test_what_is_no_percentage_is_refused_before_a_daemon_starts(shares, text):
+def test_an_invalid_percentage_is_refused_before_a_daemon_starts(shares, text):
     with pytest.raises(argparse.ArgumentTypeError, match="no percentage from 1 to 100"):
         shares.percents_of(text)

@@ -28,13 +28,13 @@ def job():
     }
 
 
-def test_a_row_says_what_the_processes_of_each_worker_found(table, job):
+def test_a_row_has_the_findings_of_each_workers_processes(table, job):
     row = table.table({"accelerate-2-2": job}).splitlines()[-1]
     manifest = "[accelerate](../examples/launchers/accelerate.yaml)"
     found = "2 x 2 | 0, 1; 2, 3 | 4 | 0, 1; 0, 1 | cpu"
     assert row == f"| {manifest} | `accelerate … train.py` | {found} |"
 
 
-def test_what_differs_between_processes_that_should_agree_is_listed(table, job):
+def test_differences_between_processes_are_listed(table, job):
     job["processes"][3][2] = "2"
     assert "| 2, 4 |" in table.table({"accelerate-2-2": job})

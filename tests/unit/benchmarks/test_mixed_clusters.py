@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command of docs/packing.md for mixed clusters, on one of a few nodes."""
+"""The command of docs/packing.md for mixed clusters, on a few nodes."""
 
 import importlib
 import re
@@ -28,7 +28,7 @@ TABLES = ("filling", "load 0.8", "load 0.95", "load 1")
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """The document after the documented command, on less."""
+    """Return the document after the documented command with a small experiment."""
     folder = tmp_path_factory.mktemp("checkout")
     (folder / "docs").mkdir()
     shutil.copy(ROOT / "docs/packing.md", folder / "docs")
@@ -60,7 +60,7 @@ def test_nothing_else_of_the_document_changes(written):
     assert without_tables(written) == without_tables((ROOT / "docs/packing.md").read_text())
 
 
-def test_what_is_behind_the_best_beyond_noise_is_marked(monkeypatch):
+def test_policies_significantly_behind_the_best_are_marked(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     table_of = importlib.import_module("mixed_clusters").table
     wait, allocated = ("load 1", "wait one"), ("load 1", "allocation %")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `benchmarks/mps_products.py` found on GPU hosts, and what the chart makes of it."""
+"""Findings of `benchmarks/mps_products.py` on GPU hosts, and the chart's use of them."""
 
 import importlib
 import json
@@ -34,12 +34,12 @@ def results(*wrong):
         ((1, 1), []),
     ],
 )
-def test_neighbours_with_nothing_wrong_are_one_range(products, wrong, ranges):
+def test_neighbouring_sound_percentages_are_one_range(products, wrong, ranges):
     assert products.sound_ranges(results(*wrong)) == ranges
 
 
 @pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.stem)
-def test_the_chart_calls_sound_what_a_report_found_right_and_nothing_that_one_found_wrong(path):
+def test_the_charts_sound_percentages_are_those_of_the_reports(path):
     report = json.loads(path.read_text())
     for result in report["results"]:
         inside = any(first <= result["percent"] <= last for first, last in SOUND[report["device"]])

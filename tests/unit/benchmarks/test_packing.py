@@ -33,7 +33,7 @@ SMALL = (
 
 @pytest.fixture
 def folder(tmp_path):
-    """A checkout's documents, and the traces somewhere else."""
+    """The documents of a checkout, with traces in another folder."""
     (tmp_path / "docs").mkdir()
     shutil.copy(ROOT / "docs/packing.md", tmp_path / "docs")
     traces = tmp_path / "traces"
@@ -81,7 +81,7 @@ def test_a_command_of_the_document_writes_its_table(command, folder):
     assert (folder / "docs/packing.md").read_text() != before
 
 
-def test_published_figures_that_are_not_found_again_fail_the_command(folder):
+def test_published_figures_that_cannot_be_reproduced_fail_the_command(folder):
     done = run_process([sys.executable, ROOT / "tests/truth/reproduce.py", "traces"], cwd=folder)
     assert done.returncode == 1, done.stderr
     _, _, *figures = done.stdout.splitlines()
@@ -102,7 +102,7 @@ def judged(differences, ours, base, *, more_is_better=False, figures=20):
     return differences.judged(differences.difference(figure, ours, base), figures)
 
 
-def test_what_is_worse_beyond_chance_is_marked(differences):
+def test_significantly_worse_figures_are_marked(differences):
     base = [1.0, 1.0, 1.0, 1.0]
     assert judged(differences, [1.0, 1.2, 0.9, 1.1], base) == "1.05 (+0.05 ± 0.21)"
     assert judged(differences, [1.2, 1.3, 1.1, 1.2], base) == "1.20 (+0.20 ± 0.13) ↑"
@@ -115,5 +115,5 @@ def test_more_allocation_is_not_worse(differences):
     assert "↑" not in found
 
 
-def test_waits_of_nothing_are_shown_as_nothing(differences):
+def test_zero_waits_are_shown_as_zero(differences):
     assert judged(differences, [0.0, 0.0002], [0.0001, 0.0]) == "0"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the figures of the placement rate say anything."""
+"""Conditions for valid figures of the placement rate."""
 
 import importlib
 import pathlib
@@ -18,9 +18,7 @@ def rate(monkeypatch):
 @pytest.mark.parametrize(
     ("calls", "writes", "is_telling"), [(9.5, 1.0, True), (0.0, 1.0, False), (9.5, 1.1, False)]
 )
-def test_a_run_without_calls_of_filter_or_with_too_many_writes_fails(
-    rate, calls, writes, is_telling
-):
+def test_a_run_without_filter_calls_or_with_too_many_writes_fails(rate, calls, writes, is_telling):
     idle = {"filter_calls_per_second": 0.0}
     busy = {"filter_calls_per_second": calls, "extender_writes_per_bound_pod": writes}
     assert rate.is_telling({"idle": idle, "all": busy}) == is_telling

@@ -48,7 +48,7 @@ def test_the_picture_is_what_the_report_says(report, kept):
 
 
 def pods():
-    """A pod a minute for ten minutes each, of two classes, and one of long before."""
+    """Yield a trace with a pod a minute, ten minutes each, of two classes, and one earlier pod."""
     yield f"old,1000,1,1,1000,,LS,Running,0,{START * 2},0\n"
     for n in range(50):
         at, qos = START + 60 * n, ("LS", "BE")[n % 3 == 0]

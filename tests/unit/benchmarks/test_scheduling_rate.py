@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the figures of scheduling rate and waiting jobs are made of."""
+"""Figures of the scheduling rate and of pending jobs."""
 
 import importlib
 import pathlib
@@ -63,7 +63,7 @@ def test_waiting_jobs_fail_beyond_their_bounds(benchmark, cores, writes, is_with
     assert benchmark("waiting_jobs").is_within(report) == is_within
 
 
-def test_renewals_of_leases_and_questions_are_no_writes_of_a_job(benchmark):
+def test_lease_renewals_and_reviews_do_not_count_as_writes_of_a_job(benchmark):
     call, jobs = benchmark("audit_log").Call, benchmark("waiting_jobs")
     asked = [("update", "leases"), ("create", "tokenreviews"), ("patch", "gpujobs/status")]
     made = [

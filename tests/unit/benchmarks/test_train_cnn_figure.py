@@ -54,7 +54,7 @@ def test_a_row_has_means_over_the_seeds_with_smallest_and_largest(figure):
     assert "| `adam` | 64 | 0.001 | 1.75 | 1.5 (1 to 2) | 96.0 (95.0 to 97.0) | 2 |\n" in table
 
 
-def test_who_never_got_to_the_target_is_not_left_out_in_silence(figure):
+def test_trainings_that_miss_the_target_are_counted(figure):
     some = figure.table(report(run(0, 0.95, 0.5, 0.91), run(1, 0.8, 0.6, 0.7)))
     none = figure.table(report(run(0, 0.5, 0.4)))
     assert "| 2.0 (2 to 2), 1 of 2 |" in some

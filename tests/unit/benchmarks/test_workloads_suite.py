@@ -27,7 +27,7 @@ def suite(monkeypatch):
 
 @pytest.fixture
 def go(suite, monkeypatch, tmp_path):
-    """Runs these programs, as (name, GPUs, program), on so many GPUs; returns how each ended."""
+    """Return a function that runs programs (name, GPUs, program) and returns how each ended."""
 
     def go(*programs, gpus=2, seconds=60, limit=60):
         by_name = {name: program for name, _, program in programs}
@@ -41,14 +41,14 @@ def go(suite, monkeypatch, tmp_path):
     return go
 
 
-def spans(path, name, beside=None):
-    """A program that notes when it ran, and on which GPUs; it does not end before another began."""
+def spans(path, name, other=None):
+    """Return a program that records its time and GPUs; it waits until `other` has begun."""
     return f"""
 import os, pathlib, time
 start = time.monotonic()
 began = pathlib.Path({str(path)!r})
 (began / "{name}.began").touch()
-while not (began / "{beside or name}.began").exists():
+while not (began / "{other or name}.began").exists():
     time.sleep(0.01)
 time.sleep(0.4)
 gpus = os.environ["CUDA_VISIBLE_DEVICES"]
@@ -61,14 +61,14 @@ def noted(path, name):
     return float(start), float(end), gpus
 
 
-def test_a_run_that_succeeds_leaves_its_result_by_number_and_kind_of_gpus(suite, go, tmp_path):
+def test_a_successful_run_writes_its_result_by_number_and_kind_of_gpus(suite, go, tmp_path):
     (ended,) = go(("gemm", 1, SUCCEEDS))
     assert suite.keep(ended, out=tmp_path, driver="580", versions={"torch": "2.15"})
     kept = json.loads((tmp_path / "gemm-1xh200-nvl.json").read_text())
     assert (kept["result"], kept["gpus"], kept["driver"]) == (RESULT, 1, "580")
 
 
-def test_tritons_version_is_the_one_that_computed(suite, go, tmp_path):
+def test_the_report_has_the_version_of_triton_that_computed(suite, go, tmp_path):
     result = RESULT | {"metrics": RESULT["metrics"] | {"triton_version": "3.9.0"}}
     (ended,) = go(("gemm", 1, f"print({json.dumps(result)!r})"))
     installed = {"torch": "2.15", "triton": "3.6.0"}
@@ -77,7 +77,7 @@ def test_tritons_version_is_the_one_that_computed(suite, go, tmp_path):
     assert kept["versions"] == {"torch": "2.15", "triton": "3.9.0"}
 
 
-def test_a_run_that_fails_leaves_the_older_report_as_it_is(suite, go, tmp_path):
+def test_a_failed_run_does_not_change_the_older_report(suite, go, tmp_path):
     older = tmp_path / "gemm-1xh200-nvl.json"
     older.write_text("older")
     (ended,) = go(("gemm", 1, SUCCEEDS + "; raise SystemExit(3)"))
@@ -86,9 +86,7 @@ def test_a_run_that_fails_leaves_the_older_report_as_it_is(suite, go, tmp_path):
     assert older.read_text() == "older"
 
 
-def test_a_result_that_was_not_verified_leaves_the_older_report_as_it_is(
-    suite, go, tmp_path, capsys
-):
+def test_an_unverified_result_does_not_change_the_older_report(suite, go, tmp_path, capsys):
     older = tmp_path / "gemm-1xh200-nvl.json"
     older.write_text("older")
     unverified = json.dumps(RESULT | {"verified": False})
@@ -98,9 +96,9 @@ def test_a_result_that_was_not_verified_leaves_the_older_report_as_it_is(
     assert "NOT VERIFIED: 1 TFLOP/s" in capsys.readouterr().out
 
 
-def test_runs_go_side_by_side_and_those_of_all_gpus_alone_at_the_end(go, tmp_path):
-    beside = {"a": "b", "b": "a"}
-    go(*[(n, 2 if n == "c" else 1, spans(tmp_path, n, beside.get(n))) for n in "cab"])
+def test_runs_are_parallel_and_those_of_all_gpus_run_alone_at_the_end(go, tmp_path):
+    others = {"a": "b", "b": "a"}
+    go(*[(n, 2 if n == "c" else 1, spans(tmp_path, n, others.get(n))) for n in "cab"])
     a, b, c = (noted(tmp_path, name) for name in "abc")
     assert max(a[0], b[0]) < min(a[1], b[1])
     assert c[0] >= max(a[1], b[1])
@@ -115,7 +113,7 @@ def test_the_run_that_may_take_longest_starts_first(suite, monkeypatch, tmp_path
     assert [ended.run.name for ended in started.go(runs)] == ["long", "short"]
 
 
-def test_a_run_that_times_the_cpu_has_nothing_beside_it(suite, monkeypatch, tmp_path):
+def test_a_run_that_times_the_cpu_runs_alone(suite, monkeypatch, tmp_path):
     programs = {name: spans(tmp_path, name) for name in ("timed", "other")}
     monkeypatch.setattr(suite, "command", lambda run: [sys.executable, "-c", programs[run.name]])
     runs = [suite.Run("timed", "matmul", alone=True), suite.Run("other", "gemm", seconds=10)]
@@ -124,7 +122,7 @@ def test_a_run_that_times_the_cpu_has_nothing_beside_it(suite, monkeypatch, tmp_
     assert noted(tmp_path, "timed")[0] >= noted(tmp_path, "other")[1]
 
 
-def test_gangs_that_run_at_a_time_meet_at_places_of_their_own(go, tmp_path):
+def test_parallel_gangs_have_different_rendezvous_ports(go, tmp_path):
     program = "import os; print(os.environ['GPUPACK_JOB'], os.environ['GPUPACK_RENDEZVOUS'])"
     meetings = [ended.output.split() for ended in go(("a", 1, program), ("b", 1, program))]
     assert len({job for job, _ in meetings}) == len({place for _, place in meetings}) == 2
@@ -135,7 +133,7 @@ def test_a_run_of_more_gpus_than_there_are_is_left_out(go, capsys):
     assert "big: not started, it takes 4 GPUs" in capsys.readouterr().out
 
 
-def test_a_run_that_takes_too_long_is_stopped_with_all_that_it_started(go, tmp_path):
+def test_a_run_that_takes_too_long_is_stopped_with_all_its_processes(go, tmp_path):
     child = "import time; time.sleep(60)"
     program = (
         "import subprocess, sys, time;"
@@ -148,27 +146,27 @@ def test_a_run_that_takes_too_long_is_stopped_with_all_that_it_started(go, tmp_p
     assert not stat.exists() or stat.read_text().split()[2] == "Z"
 
 
-def test_nothing_starts_when_no_time_is_left(go, capsys):
+def test_no_run_starts_when_no_time_is_left(go, capsys):
     assert go(("late", 1, SUCCEEDS), seconds=0) == []
     assert "late: not started, no time is left" in capsys.readouterr().out
 
 
-def test_a_name_that_there_is_not_is_told(suite):
+def test_an_unknown_name_is_an_error(suite):
     with pytest.raises(SystemExit, match="no such run: nothing; there are "):
         suite.chosen("gemm,nothing", "", 1)
 
 
-def test_runs_are_chosen_by_name_and_by_what_the_gpus_can_serve(suite):
+def test_runs_are_chosen_by_name_and_by_number_of_gpus(suite):
     assert {run.name for run in suite.chosen("", "gemm", 1)} & {"gemm", "matmul-multi"} == set()
     assert [run.gpus for run in suite.chosen("resnet50", "", 2)] == [1]
     assert [run.gpus for run in suite.chosen("resnet50", "", 4)] == [1, 4]
 
 
-def test_every_run_gives_its_workload_arguments_that_it_takes(suite):
+def test_every_workload_accepts_the_arguments_of_its_runs(suite):
     for run in suite.RUNS:
         commands.load(run.workload).make_context(run.workload, list(run.arguments))
 
 
-def test_no_two_runs_leave_the_same_report(suite):
+def test_no_two_runs_write_the_same_report(suite):
     reports = [(run.name, run.gpus) for run in suite.RUNS]
     assert len(set(reports)) == len(reports)

@@ -45,7 +45,7 @@ def bars(table):
 
 @pytest.fixture
 def write(table, bars, monkeypatch, tmp_path):
-    """Writes the tables of these reports into pages, judged by two bars; returns all of them."""
+    """Return a function that writes the tables of reports into pages, with two bars."""
     forward = {"pass": "forward"}
     two = (
         bars.Bar("softmax forward", "softmax", 1, "≥ 0.95 x copy", 0.95,
@@ -78,14 +78,14 @@ def test_the_pages_are_what_the_reports_say(table, tmp_path):
         assert_alike((tmp_path / page).read_text(), (table.DOCUMENTS / page).read_text())
 
 
-def test_a_bar_that_is_missed_says_so_with_device_versions_and_date(write):
+def test_a_missed_target_is_reported_with_device_versions_and_date(write):
     assert (
         "| softmax forward | ≥ 0.95 x copy | 0.930 | 4,000 GB/s | **no** | 1 x NVIDIA H200 |"
         " torch 2.15.0, Triton 3.9.0, driver 580.1 | 2026-11-21 |\n"
     ) in write(REPORT)
 
 
-def test_a_bar_without_a_ratio_is_judged_by_its_figure(write):
+def test_a_target_without_a_ratio_is_judged_by_its_figure(write):
     metrics = {"device": "NVIDIA H200", "us": 14.0}
     result = {"headline": "14 µs", "verified": True, "metrics": metrics}
     text = write(REPORT | {"name": "collectives", "gpus": 4, "result": result})
@@ -93,14 +93,14 @@ def test_a_bar_without_a_ratio_is_judged_by_its_figure(write):
     assert "NCCL 2.28" in text
 
 
-def test_what_was_not_run_or_is_not_in_a_result_is_told(write):
+def test_missing_runs_and_figures_are_reported(write):
     result = {"headline": "x", "verified": True, "metrics": {"device": "NVIDIA H200"}}
     text = write(REPORT | {"name": "collectives", "gpus": 4, "result": result})
     assert "| softmax forward | ≥ 0.95 x copy | - | not yet run | - |" in text
     assert "| latency | ≤ 15 µs | - | - | - | 4 x NVIDIA H200 |" in text
 
 
-def test_each_way_to_spread_the_transformer_has_a_row(write):
+def test_each_way_to_distribute_the_transformer_has_a_row(write):
     metrics = {
         "device": "NVIDIA H200", "parallel": "tp", "tokens_per_s": 153333.4, "mfu": 0.3301,
         "peak_memory_mib": 27120, "kernels_ratio": 0.9694,
@@ -116,7 +116,7 @@ def test_each_way_to_spread_the_transformer_has_a_row(write):
     assert "| 2 x NVIDIA H200, `tp`, `--kernels all` | 153,333 |" in write(REPORT | every)
 
 
-def test_packed_sequences_are_compared_with_those_that_took_them(write):
+def test_packed_sequences_are_compared_with_implementations_that_support_them(write):
     line = {"mask": "full", "pass": "forward", "tflops": 397.5, "sdpa_ratio": 0.9131}
     metrics = {"device": "NVIDIA H200"}
     result = {"headline": "x", "verified": True, "metrics": metrics, "rows": [line]}
@@ -125,7 +125,7 @@ def test_packed_sequences_are_compared_with_those_that_took_them(write):
 
 
 @pytest.mark.parametrize("result", [{"verified": False}, {}])
-def test_a_result_that_was_not_verified_is_not_tabled(write, result):
+def test_an_unverified_result_is_not_in_the_tables(write, result):
     with pytest.raises(ValueError, match=r"softmax-1\.json: its result was not verified"):
         write(REPORT | {"result": {"headline": "x", "metrics": {"device": "GPU"}} | result})
 
@@ -217,7 +217,7 @@ def test_each_size_of_symmetric_memory_has_its_rows(write):
     ) in text
 
 
-def test_what_stands_around_the_tables_stays_and_a_second_time_changes_nothing(write):
+def test_the_text_around_the_tables_stays_and_a_second_run_changes_nothing(write):
     text = write(REPORT)
     assert text.startswith("before\n")
     assert "\nbetween\n" in text
@@ -232,7 +232,7 @@ def test_pages_that_are_not_up_to_date_fail_the_check(write, capsys):
     assert "make workloads-table" in capsys.readouterr().out
 
 
-def test_every_bar_looks_at_a_run_of_the_suite(table, bars):
+def test_every_target_refers_to_a_run_of_the_suite(table, bars):
     runs = importlib.import_module("workloads_runs").RUNS
     there = {(run.name, run.gpus) for run in runs}
     assert [bar.what for bar in bars.BARS if (bar.run, bar.gpus) not in there] == []

@@ -19,5 +19,5 @@ def test_a_chart_that_cannot_be_checked_does_not_pass(tmp_path, missing):
     done = subprocess.run([CHECK], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        f"the chart is not checked: there is no .dev/bin/{missing}; `make binaries` builds it"
+        f"cannot check the chart: .dev/bin/{missing} is missing; `make binaries` builds it"
     ]

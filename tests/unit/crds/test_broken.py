@@ -22,5 +22,5 @@ def test_a_node_is_avoided_for_so_many_seconds_and_named_once():
 @pytest.mark.parametrize(
     "reason", ["OutOfMemory", "PodDeleted", "EvictionByEvictionAPI", "PreemptionByScheduler"]
 )
-def test_a_node_that_could_do_nothing_for_it_is_not_avoided(reason):
+def test_a_node_without_a_fault_is_not_avoided(reason):
     assert to_avoid([Break("a", reason, BROKE)], BROKE, 600) == ()

@@ -10,7 +10,7 @@ FOLDER = pathlib.Path(__file__).parents[3] / "crds"
 
 
 def fields(schema, path=""):
-    """Every property of a schema with its dotted path."""
+    """Yield every property of a schema with its dotted path."""
     for name, field in schema.get("properties", {}).items():
         yield f"{path}.{name}", field
         yield from fields(field, f"{path}.{name}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that stand in the API's types and in the code that honours them are the same."""
+"""Names in the API's types agree with those in the code that uses them."""
 
 from typing import get_args
 

@@ -4,7 +4,7 @@ from gpupack_crds.names import MAX_JOB_NAME
 from gpupack_kubeclient.objects import ObjectMeta
 
 
-def test_reruns_are_counted_on():
+def test_reruns_are_numbered():
     assert rerun_names("train")[:2] == ["train-rerun-1", "train-rerun-2"]
     assert rerun_names("train-rerun-4")[0] == "train-rerun-5"
     assert all(len(name) <= MAX_JOB_NAME for name in rerun_names("x" * MAX_JOB_NAME))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Placements by node and by worker, and what the largest status takes in etcd."""
+"""Placements by node and by worker, and the size of the largest status in etcd."""
 
 import msgspec
 from hypothesis import given
@@ -19,7 +19,7 @@ def devices(number, *uuids, percent=100, memory=(80000,)):
 
 @st.composite
 def gangs(draw):
-    """Workers of one job: as many GPUs each, some on GPUs of two sizes."""
+    """Return the workers of a job with equal numbers of GPUs, some of two sizes."""
     gpus, percent = draw(st.integers(0, 3)), draw(st.sampled_from([100, 40]))
     nodes = draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=20))
     memory = draw(st.sampled_from([(80000,), (80000, 40000)]))
@@ -30,7 +30,7 @@ def gangs(draw):
 
 
 @given(gangs())
-def test_what_is_packed_by_node_is_read_by_worker(gang):
+def test_entries_packed_by_node_are_read_by_worker(gang):
     assert by_worker(by_node(gang)) == gang
 
 
@@ -54,7 +54,7 @@ def test_indices_beyond_any_gang_cost_nothing():
 
 
 def test_a_status_of_an_earlier_version_is_read_and_its_placement_claims_nothing():
-    """It was placement: [{worker: 0, node: a, devices: […]}]; the API server prunes the rest."""
+    """The old form was [{worker: 0, node: a, devices: […]}]; the API server prunes the rest."""
     attempts = [
         {"number": 1, "startedAt": "2026-11-20T12:00:00Z", "nodes": ["a", "b", "c"]},
         {"number": 2, "startedAt": "2026-11-20T13:00:00Z", "nodes": ["a"]},

@@ -18,7 +18,7 @@ def test_cpu_is_counted_in_thousandths_of_a_core(text, milli):
 
 
 @pytest.mark.parametrize("text", ["", "Gi", "-1Gi", "1Zi", "one", "NaN", "Infinity", "1e400"])
-def test_what_is_no_quantity_is_refused_with_its_text(text):
+def test_an_invalid_quantity_is_refused_with_its_text(text):
     with pytest.raises(QuantityInvalid, match="quantity"):
         quantity.mebibytes(text)
 

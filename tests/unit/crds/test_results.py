@@ -47,6 +47,6 @@ def test_a_figure_may_be_whatever_number_the_api_server_takes(number):
         '{"x":' + "[" * 4000,
     ],
 )
-def test_anything_else_is_unreadable_and_says_what_it_saw(message):
+def test_any_other_message_is_unreadable_and_quoted(message):
     with pytest.raises(ResultUnreadable, match=r"gpupack\.dev/result/v1"):
         read_result(message)

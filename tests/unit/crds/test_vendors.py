@@ -17,7 +17,7 @@ def parsed(**rows):
     return parse_vendors(json.dumps(rows))
 
 
-def test_a_resource_leads_to_its_vendor():
+def test_a_vendor_is_found_by_its_resource():
     vendors = parsed(amd=AMD, nvidia={"resources": ["nvidia.com/gpu"], "library": "nvml"})
     assert vendors.name_of("amd.com/gpu") == "amd"
     assert vendors.of("amd.com/gpu").model_of_pci("74a1").memory_mib == 196608
@@ -68,6 +68,6 @@ def test_a_table_that_is_wrong_says_where_and_how(rows, message):
         parsed(**rows)
 
 
-def test_what_is_no_json_is_named():
+def test_invalid_json_is_an_error_that_names_it():
     with pytest.raises(VendorsInvalid, match="the table of vendors cannot be read: "):
         parse_vendors("amd: {}")

@@ -17,5 +17,5 @@ def test_fields_are_spelled_as_kubernetes_spells_them(field, spelled):
     assert wire_name(field) == spelled
 
 
-def test_a_rule_without_a_field_path_has_none_on_the_wire():
+def test_a_rule_without_a_field_path_is_written_without_one():
     assert Rule("true", "never seen").as_schema() == {"rule": "true", "message": "never seen"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which workers of a gang share a pod."""
+"""Workers of a gang that share a pod."""
 
 import msgspec
 import pytest
@@ -15,7 +15,7 @@ from gpupack_crds.worker_pods import are_shared, pods_of, worker_pods
 
 
 def gang(nodes, gpus=2):
-    """A placement of a worker on each of the nodes, with GPUs named worker/number."""
+    """Return a placement with a worker on each node, with GPUs named worker/number."""
     return by_node(
         WorkerPlacement(worker, node, tuple(gpu(f"{worker}/{i}") for i in range(gpus)))
         for worker, node in enumerate(nodes)
@@ -75,7 +75,7 @@ def test_each_worker_and_each_gpu_is_in_one_pod(nodes, shares, least):
 
 
 def status_of(*layouts, nodes="aa"):
-    """A status with attempts that share pods or not, the newest last."""
+    """Return a status with attempts that share pods or not, the newest last."""
     entries = [
         {"number": number, "startedAt": "2026-11-21T12:00:00Z"}
         | ({} if shares is None else {"sharesPods": shares})

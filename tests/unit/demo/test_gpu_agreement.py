@@ -4,11 +4,11 @@ import threading
 
 import gpu_agreement
 import pytest
-from gpu_agreement import Agreement, Told
+from gpu_agreement import Agreement, PodDevices
 from gpu_jobs import Broken
 
 GPU, OTHER = "GPU-a", "GPU-b"
-AGREED = Told(
+AGREED = PodDevices(
     annotation=(GPU,),
     shares=False,
     environment=frozenset({(GPU,)}),
@@ -18,8 +18,8 @@ AGREED = Told(
 )
 
 
-def told(**changes):
-    return Told(**{**AGREED.__dict__, **changes})
+def pod_devices(**changes):
+    return PodDevices(**{**AGREED.__dict__, **changes})
 
 
 def seen(*looks):
@@ -29,8 +29,8 @@ def seen(*looks):
     return found
 
 
-def test_pods_about_which_all_agree_are_counted_with_those_that_compute():
-    result = seen(AGREED, told(on=frozenset())).result()["figures"]
+def test_agreeing_pods_and_computing_pods_are_counted():
+    result = seen(AGREED, pod_devices(on=frozenset())).result()["figures"]
     assert (result["pods"], result["seen computing by the driver"], result["looks"]) == (1, 1, 2)
 
 
@@ -46,23 +46,26 @@ def test_pods_about_which_all_agree_are_counted_with_those_that_compute():
         ({"on": frozenset({GPU, OTHER})}, "the driver lists processes of it on"),
     ],
 )
-def test_a_source_that_disagrees_fails_the_check(changes, words):
+def test_a_source_that_differs_fails_the_check(changes, words):
     with pytest.raises(Broken, match=words):
-        seen(told(**changes)).result()
+        seen(pod_devices(**changes)).result()
 
 
-def test_one_that_begins_or_ends_between_two_answers_is_looked_at_again():
-    begins, ends = told(environment=frozenset(), spec=None, tickets=0), told(spec=None)
+def test_a_pod_that_starts_or_ends_between_two_answers_is_compared_again():
+    begins, ends = (
+        pod_devices(environment=frozenset(), spec=None, tickets=0),
+        pod_devices(spec=None),
+    )
     assert seen(begins, AGREED).result()["figures"]["pods"] == 1
     assert seen(ends, AGREED).result()["figures"]["pods"] == 1
 
 
-def test_a_demo_that_compared_no_pod_fails_the_check():
+def test_a_demo_without_any_compared_pod_fails_the_check():
     with pytest.raises(Broken, match="0 of 0 pods"):
-        seen(told(environment=frozenset())).result()
+        seen(pod_devices(environment=frozenset())).result()
 
 
-def test_what_cannot_be_asked_at_a_moment_is_asked_again(monkeypatch):
+def test_a_failed_comparison_is_repeated(monkeypatch):
     monkeypatch.setattr(gpu_agreement, "EVERY_SECONDS", 0.01)
     answers, done = iter([RuntimeError("no API"), {"uid": ("p", AGREED)}]), threading.Event()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is carried to a host that can download nothing."""
+"""The bundle for a host without downloads."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_a_programs_libraries_and_its_loader_are_read_from_ldd():
     ]
 
 
-def test_a_wrapped_program_runs_with_nothing_of_the_host(tmp_path):
+def test_a_wrapped_program_runs_without_the_hosts_libraries(tmp_path):
     (tmp_path / "carried").mkdir()
     gpu_bundle.wrap(Path("/usr/bin/env"), tmp_path)
     carried = {path.name for path in (tmp_path / "carried").iterdir()}

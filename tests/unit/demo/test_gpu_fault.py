@@ -16,7 +16,7 @@ GPUS = ("GPU-a", "GPU-b")
 
 
 class Bench:
-    """A cluster where the fault strikes as soon as the stand-in is there."""
+    """A cluster in which the GPU fails as soon as the exporter's replacement runs."""
 
     def __init__(self, *, gpus=GPUS, outcome="Infrastructure", next_gpu="GPU-b", burn_in="Passed"):
         self.uuids, self.outcome, self.next_gpu = gpus, outcome, next_gpu
@@ -60,9 +60,9 @@ class Bench:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "said"), [(GPUS, ("elsewhere", "GPU-b")), (GPUS[:1], ("told", "waits"))]
+    ("gpus", "said"), [(GPUS, ("elsewhere", "GPU-b")), (GPUS[:1], ("message", "waits"))]
 )
-def test_a_job_leaves_a_failed_gpu_and_goes_on_or_waits(gpus, said):
+def test_a_job_leaves_a_failed_gpu_and_continues_or_waits(gpus, said):
     killed, bench = [], Bench(gpus=gpus)
     seen = gpu_fault.check_fault(bench, kill_agent=lambda: killed.append(1))["figures"]
     key, value = said
@@ -80,7 +80,7 @@ def test_a_job_leaves_a_failed_gpu_and_goes_on_or_waits(gpus, said):
         ({"burn_in": "Failed"}, "the burn-in of a sound GPU"),
     ],
 )
-def test_a_fault_that_is_the_jobs_or_a_job_that_comes_back_breaks_the_promise(changes, words):
+def test_an_attempt_that_fails_or_a_job_that_returns_to_the_gpu_fails_the_check(changes, words):
     with pytest.raises(Broken, match=words):
         gpu_fault.check_fault(Bench(**changes), kill_agent=lambda: None)
 

@@ -6,7 +6,7 @@ from gpu_jobs import Broken
 
 
 class Run:
-    """Answers each job by its name."""
+    """Returns a result for each job by its name."""
 
     def __init__(self, **metrics):
         self.metrics = {name.replace("_", "-"): each for name, each in metrics.items()}
@@ -36,13 +36,13 @@ def test_the_three_layouts_are_compared_in_one_run():
 
 
 @pytest.mark.parametrize("slow", [{"shared": 200.0}, {"separate": 3.0}])
-def test_a_layout_that_is_slower_than_promised_breaks_the_demo(slow):
+def test_a_layout_that_is_too_slow_fails_the_demo(slow):
     with pytest.raises(Broken):
         bandwidths(buses(**slow), 2)
 
 
 class Statuses:
-    """Statuses of gangs that have ended, by what they say of NVLink."""
+    """Statuses of ended gangs with given NVLink conditions."""
 
     def __init__(self, *, has_nvlink=True, shared="True", separate="False"):
         self.has_nvlink = has_nvlink
@@ -56,7 +56,7 @@ class Statuses:
         }
 
 
-def test_what_gangs_report_of_nvlink_is_shown_with_what_their_probe_found():
+def test_the_nvlink_condition_of_gangs_is_reported_with_the_probes_figures():
     figures = gpu_gangs.communication(Statuses())["figures"]
     assert figures["bus-shared"]["FastCommunication"] == "True"
     assert figures["bus-separate"]["probes"][0]["bus_gb_per_s"] == 290.0
@@ -64,7 +64,7 @@ def test_what_gangs_report_of_nvlink_is_shown_with_what_their_probe_found():
 
 
 @pytest.mark.parametrize("wrong", [{"shared": "False"}, {"separate": "True"}])
-def test_a_report_that_says_the_contrary_breaks_the_demo(wrong):
+def test_a_wrong_nvlink_condition_fails_the_demo(wrong):
     with pytest.raises(Broken, match="FastCommunication of bus-"):
         gpu_gangs.communication(Statuses(**wrong))
 
@@ -79,7 +79,7 @@ def test_nvlink_connects_gpus_of_one_clique():
     assert not connects(None, None)
 
 
-def test_a_gang_that_does_not_scale_breaks_the_demo():
+def test_a_gang_that_does_not_scale_fails_the_demo():
     metrics = {"images_per_s": 5260, "one_gpu_images_per_s": 4854, "scaling_ratio": 1.08}
     with pytest.raises(Broken, match=r"1\.08 times"):
         resnet(Run(resnet50_shared=metrics), 2)
@@ -106,7 +106,7 @@ class TwoGpus:
         return [{"model": "NVIDIA H200"}] * 2
 
 
-def test_what_follows_a_broken_promise_is_measured_all_the_same(monkeypatch):
+def test_checks_after_a_failed_one_still_run(monkeypatch):
     def slow(*_):
         raise Broken("too slow")
 

@@ -27,7 +27,7 @@ def targets(image):
     return {tree.target for layer in image.layers for tree in layer.trees}
 
 
-def test_all_images_that_the_node_is_given_are_made():
+def test_all_images_of_the_node_are_written():
     assert set(gpu_images.NAMES) <= set(images())
 
 
@@ -42,14 +42,14 @@ def test_the_agent_is_root_for_the_kubelets_sockets():
     assert images()["docker.io/gpupack/agent:dev"].config["User"] == ""
 
 
-def test_workloads_run_the_python_that_has_torch_as_an_unprivileged_user():
+def test_workloads_run_the_python_that_has_torch_and_not_as_root():
     workloads = images()[gpu_images.WORKLOADS]
     assert "/opt/torch" in targets(workloads)
     assert workloads.config["Entrypoint"][0] == "/opt/torch/bin/python3"
     assert workloads.config["User"] == "65532:65532"
 
 
-def test_a_system_python_with_torch_needs_no_layer_of_its_own():
+def test_a_system_python_with_torch_needs_no_separate_layer():
     system = gpu_images.HostPython(
         executable=Path("/usr/bin/python3"),
         prefix=Path("/usr"),
@@ -60,13 +60,13 @@ def test_a_system_python_with_torch_needs_no_layer_of_its_own():
     assert len(images(system)[gpu_images.WORKLOADS].layers) == 2
 
 
-def test_no_image_brings_nvidias_driver():
+def test_no_image_contains_nvidias_driver():
     patterns = gpu_images.system_layer(PYTHON).trees[0].leave_out
     for name in ("**/libcuda.so*", "**/libnvidia-*", "**/nvidia-smi", "local/nvidia"):
         assert name in patterns
 
 
-def test_a_python_that_does_not_fit_is_refused_with_what_to_do():
+def test_an_unfit_python_is_refused_with_a_hint():
     with pytest.raises(gpu_images.PythonUnfit, match=r"the bundle is for 2\.7: set PYTHON"):
         gpu_images.this_python("2.7")
     running = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make demo-gpu` promises, judged on what containers saw."""
+"""Checks of `make demo-gpu` on the GPUs that containers saw."""
 
 import gpu_jobs
 import pytest
@@ -12,7 +12,7 @@ def sees(uuid, *, opened=(0, 255), **changes):
     return {
         "cuda": [uuid],
         "nvml": [uuid],
-        "told": uuid,
+        "variable": uuid,
         "smi": f"GPU 0: (UUID: {uuid})",
         "opened": list(opened),
         **changes,
@@ -20,7 +20,7 @@ def sees(uuid, *, opened=(0, 255), **changes):
 
 
 class Bench:
-    """Answers what a test says that containers saw."""
+    """Returns the container output that the test gives."""
 
     def __init__(self, views, *, placed=("GPU-a", "GPU-b"), results=(), spans=()):
         self.views = views
@@ -42,7 +42,7 @@ class Bench:
         return [{"metadata": {"name": name}, "status": status} for name in names]
 
 
-def test_a_container_without_gpus_must_find_nothing():
+def test_a_container_without_gpus_must_find_no_gpu():
     gpu_jobs.check_stranger(Bench({"stranger": NOTHING}))
     for found in ({"opened": [0]}, {"driver": True}, {"nodes": ["/dev/nvidia0"]}):
         with pytest.raises(gpu_jobs.Broken, match="without GPUs"):
@@ -74,7 +74,7 @@ def test_another_gpu_more_gpus_or_none_fail_the_check(wrong):
         gpu_jobs.check_viewers(Bench({"p0": sees("GPU-a"), "p1": wrong}), GPUS)
 
 
-def test_two_workers_on_one_gpu_break_the_promise():
+def test_two_workers_on_one_gpu_fail_the_check():
     views = {"p0": sees("GPU-a"), "p1": sees("GPU-a")}
     with pytest.raises(gpu_jobs.Broken, match="2 workers were given"):
         gpu_jobs.check_viewers(Bench(views, placed=("GPU-a", "GPU-a")), GPUS)
@@ -97,7 +97,7 @@ def shares(*spans, placed=("GPU-a",)):
     return Bench({"p0": {"tflops": 600.0}}, placed=placed, spans=named)
 
 
-def test_shares_run_side_by_side_on_one_gpu():
+def test_shares_run_at_the_same_time_on_one_gpu():
     found = gpu_jobs.check_shares(shares(("10:00", "10:02"), ("10:01", "10:03")))
     assert found["figures"]["share-a"] == {"tflops": 600.0}
     with pytest.raises(gpu_jobs.Broken, match="one after the other"):
@@ -107,7 +107,7 @@ def test_shares_run_side_by_side_on_one_gpu():
         gpu_jobs.check_shares(apart)
 
 
-def test_shares_fit_one_gpu_and_leave_some_of_it():
+def test_shares_fit_on_one_gpu_without_filling_it():
     assert sum(percent for percent, _ in gpu_jobs.SHARES.values()) < 100
     gibibytes = [int(memory.removesuffix("Gi")) for _, memory in gpu_jobs.SHARES.values()]
     assert sum(gibibytes) < 75  # of a GPU of 80 GB

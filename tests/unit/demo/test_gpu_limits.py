@@ -3,14 +3,17 @@ import gpu_limits
 import pytest
 from gpu_jobs import Broken
 
-TOLD = [{"reason": "GpuShareExceeded", "note": "a"}, {"reason": "GpuShareTerminated", "note": "b"}]
+EVENTS = [
+    {"reason": "GpuShareExceeded", "note": "a"},
+    {"reason": "GpuShareTerminated", "note": "b"},
+]
 
 
 class Bench:
-    """Pods by name, with what they saw."""
+    """Pods by name, with their output."""
 
-    def __init__(self, seen, *, phase="Failed", told=TOLD):
-        self.seen, self.phase, self.told, self.applied = seen, phase, told, []
+    def __init__(self, seen, *, phase="Failed", events=EVENTS):
+        self.seen, self.phase, self.noted, self.applied = seen, phase, events, []
 
     def apply(self, *pods):
         self.applied += pods
@@ -25,7 +28,7 @@ class Bench:
         return {"status": {"phase": self.phase}}
 
     def events(self, _):
-        return self.told
+        return self.noted
 
 
 def rates(alone, *halves):
@@ -36,30 +39,30 @@ def rates(alone, *halves):
     }
 
 
-def test_two_halves_that_compute_alike_hold_while_the_agent_is_killed():
+def test_two_halves_with_equal_rates_pass_while_the_agent_is_killed():
     killed = []
     found = gpu_limits.check_rates(Bench(rates(660, 320, 318)), during=lambda: killed.append(1))
     assert (found["figures"]["halves"], killed) == ([320, 318], [1])
 
 
 @pytest.mark.parametrize("halves", [(400, 260), (250, 255)])
-def test_halves_that_differ_or_are_slow_break_the_promise(halves):
+def test_halves_that_differ_or_are_slow_fail_the_check(halves):
     with pytest.raises(Broken, match="two halves of a GPU compute"):
         gpu_limits.check_rates(Bench(rates(660, *halves)), during=lambda: None)
 
 
-def test_a_share_that_is_given_more_memory_breaks_the_promise():
-    seen = {"greedy": {"allocated_gib": 29}, "beside": {"tflops": 1}}
+def test_a_share_that_gets_more_memory_fails_the_check():
+    seen = {"greedy": {"allocated_gib": 29}, "neighbour": {"tflops": 1}}
     gpu_limits.check_memory(Bench(seen))
     with pytest.raises(Broken, match="was given"):
         gpu_limits.check_memory(Bench(seen | {"greedy": {"allocated_gib": 40}}))
 
 
 @pytest.mark.parametrize(
-    ("beside", "changed"),
-    [({"died": "a"}, {}), ({}, {"phase": "Succeeded"}), ({}, {"told": TOLD[:1]})],
+    ("neighbour", "changed"),
+    [({"died": "a"}, {}), ({}, {"phase": "Succeeded"}), ({}, {"events": EVENTS[:1]})],
 )
-def test_an_overrun_that_goes_on_or_takes_others_along_breaks_the_promise(beside, changed):
-    assert gpu_limits.check_overrun(Bench({"beside": {}}))["figures"]["told"] == ["a", "b"]
+def test_an_overrun_that_continues_or_ends_others_fails_the_check(neighbour, changed):
+    assert gpu_limits.check_overrun(Bench({"neighbour": {}}))["figures"]["events"] == ["a", "b"]
     with pytest.raises(Broken, match="it ended as"):
-        gpu_limits.check_overrun(Bench({"beside": beside}, **changed))
+        gpu_limits.check_overrun(Bench({"neighbour": neighbour}, **changed))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When something is built again, and how."""
+"""Conditions and calls of builds."""
 
 import re
 import subprocess
@@ -30,7 +30,7 @@ def module(tmp_path, monkeypatch):
 
 @pytest.fixture
 def compiled(module, monkeypatch):
-    """The packages of each call of the compiler."""
+    """Return the packages of each call of the compiler."""
     calls = []
 
     def compile_packages(packages, folder):
@@ -51,7 +51,7 @@ def test_a_target_is_built_once_and_again_after_a_change_of_its_source(module, t
     assert len(compiled) == 2
 
 
-def test_all_that_is_out_of_date_is_compiled_by_one_call(tmp_path, compiled):
+def test_all_outdated_targets_are_compiled_by_one_call(tmp_path, compiled):
     builder.build(tmp_path / "bin")
     assert compiled == [["./tool", "./other", "example.org/second"]]
     (tmp_path / "bin" / "second").unlink()
@@ -86,7 +86,7 @@ def test_the_components_are_names_of_one_binary(tmp_path, compiled):
     assert TARGETS["kube"].links == COMPONENTS
 
 
-def test_kubernetes_says_its_version():
+def test_the_binaries_of_kubernetes_have_its_version():
     said = f"-X k8s.io/component-base/version.gitVersion={KUBERNETES}"
     assert said in flags()[-1]
 
@@ -97,7 +97,7 @@ def test_a_module_that_nothing_requires_has_no_version():
 
 
 @pytest.mark.parametrize("file", [".ci/load-images", "hack/images/gpupack_images/catalog.py"])
-def test_who_cannot_ask_go_mod_names_the_same_kubernetes(file):
+def test_files_that_cannot_read_go_mod_name_the_same_kubernetes(file):
     named = re.findall(r"kube-scheduler:(v[\d.]+)", (ROOT / file).read_text())
     assert named == [KUBERNETES]
 
@@ -107,13 +107,13 @@ def test_an_unknown_target_is_answered_with_the_known_ones(tmp_path):
         builder.build(tmp_path, ["docker"])
 
 
-def test_a_failed_build_says_what_the_compiler_said(module, tmp_path):
+def test_a_failed_build_shows_the_compilers_output(module, tmp_path):
     (module / "go.mod").write_text("nonsense")
     with pytest.raises(BuildFailed, match="nonsense"):
         builder.build(tmp_path / "bin", ["tool"])
 
 
-def test_progress_is_told_while_packages_are_compiled(monkeypatch, caplog):
+def test_progress_is_reported_while_packages_are_compiled(monkeypatch, caplog):
     caplog.set_level("INFO", logger="gpupack_devcluster")
     monkeypatch.setattr(builder, "PROGRESS_SECONDS", 0)
     lines = ["go: downloading x v1\n", "k8s.io/api/core/v1\n", "k8s.io/api/apps/v1\n"]
@@ -121,7 +121,7 @@ def test_progress_is_told_while_packages_are_compiled(monkeypatch, caplog):
     assert caplog.messages[-1].endswith(" 2 packages compiled")
 
 
-def test_the_build_needs_no_library_and_says_in_one_line_what_is_wrong(tmp_path):
+def test_the_build_needs_no_library_and_prints_errors_in_one_line(tmp_path):
     folder = str(Path(builder.__file__).parents[1])
     script = (
         f"import sys; sys.path.insert(0, {folder!r})\n"

@@ -30,7 +30,7 @@ def load(tmp_path, name):
     return x509.load_pem_x509_certificate((tmp_path / "pki" / f"{name}.crt").read_bytes())
 
 
-def test_a_kubelet_is_known_as_its_node(authority, tmp_path):
+def test_a_kubelets_certificate_identifies_its_node(authority, tmp_path):
     authority.issue(node_identity("gpupack-1", "198.18.0.11"))
     subject = load(tmp_path, "gpupack-1").subject
     common = subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
@@ -56,7 +56,7 @@ def test_every_certificate_is_signed_by_the_authority(authority, tmp_path):
     load(tmp_path, "gpupack-1").verify_directly_issued_by(load(tmp_path, "ca"))
 
 
-def test_a_kubeconfig_holds_all_it_needs_and_only_root_reads_it(authority, tmp_path):
+def test_a_kubeconfig_contains_all_data_and_only_root_can_read_it(authority, tmp_path):
     authority.issue(node_identity("gpupack-1", "198.18.0.11"))
     path = tmp_path / "pki" / "gpupack-1.kubeconfig"
     parsed = yaml.safe_load(path.read_text())
@@ -66,7 +66,7 @@ def test_a_kubeconfig_holds_all_it_needs_and_only_root_reads_it(authority, tmp_p
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_what_stands_is_not_made_again(authority, tmp_path):
+def test_existing_certificates_are_not_written_again(authority, tmp_path):
     authority.issue(node_identity("gpupack-1", "198.18.0.11"))
     before = [load(tmp_path, "ca"), load(tmp_path, "gpupack-1")]
     authority.prepare()
@@ -78,7 +78,7 @@ NODE = node_identity("gpupack-1", "198.18.0.11")
 
 
 def made_with(lifetime, tmp_path, monkeypatch, *, node_lifetime=None):
-    """An authority and a kubelet's certificate, each with this long to live."""
+    """Return an authority and a kubelet's certificate with the given validity."""
     with monkeypatch.context() as then:
         made = Authority(tmp_path / "pki", "https://198.18.0.1:6443")
         then.setattr(certificates, "LIFETIME", lifetime)
@@ -104,7 +104,7 @@ def test_a_certificate_with_a_week_left_is_renewed_for_the_same_key(tmp_path, mo
     assert (tmp_path / "pki/gpupack-1.key").read_bytes() == key
 
 
-def test_a_renewed_authority_stands_in_every_kubeconfig(tmp_path, monkeypatch):
+def test_every_kubeconfig_has_a_renewed_authority(tmp_path, monkeypatch):
     ended = dt.timedelta(minutes=-1)
     authority = made_with(ended, tmp_path, monkeypatch, node_lifetime=LIFETIME)
     before = load(tmp_path, "gpupack-1")
@@ -118,5 +118,5 @@ def test_a_renewed_authority_stands_in_every_kubeconfig(tmp_path, monkeypatch):
     assert base64.b64decode(held) == (tmp_path / "pki/ca.crt").read_bytes()
 
 
-def test_a_new_authority_is_due_for_nothing(authority):
+def test_a_new_authority_is_not_due(authority):
     assert not authority.is_due()

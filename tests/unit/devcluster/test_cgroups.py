@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control groups: what is mounted, and which commands follow from it."""
+"""Control groups: mounts of the host, and the commands that follow."""
 
 from pathlib import Path
 
@@ -58,12 +58,12 @@ def test_a_v2_node_gets_every_controller_and_its_daemons_live_in_a_leaf(tmp_path
 
 
 @pytest.mark.parametrize(("file", "kind"), [("cgroup.controllers", CgroupsV2), ("cpu", CgroupsV1)])
-def test_the_version_is_told_by_what_lies_at_the_top(tmp_path, file, kind):
+def test_the_version_is_detected_by_the_files_at_the_root(tmp_path, file, kind):
     (tmp_path / file).touch()
     assert isinstance(host_cgroups(tmp_path), kind)
 
 
-def test_groups_are_removed_with_all_that_is_below(tmp_path):
+def test_groups_are_removed_with_their_children(tmp_path):
     (tmp_path / "gpupack-1" / "kubepods" / "pod1").mkdir(parents=True)
     cgroups.remove([tmp_path / "gpupack-1", tmp_path / "absent"])
     assert list(tmp_path.iterdir()) == []

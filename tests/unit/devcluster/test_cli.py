@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line tells errors in one line."""
+"""The command line reports errors in one line."""
 
 import pytest
 from click.testing import CliRunner
@@ -29,7 +29,7 @@ def test_an_unknown_target_is_an_error_of_one_line(tmp_path):
     assert result.exit_code == 1
 
 
-def test_a_log_that_does_not_exist_is_answered_with_those_that_do(tmp_path):
+def test_the_error_for_an_unknown_log_lists_the_existing_ones(tmp_path):
     (tmp_path / "log" / "gpupack-1").mkdir(parents=True)
     (tmp_path / "log" / "gpupack-1" / "kubelet.log").touch()
     result = invoke("--state", tmp_path, "logs", "etcd")

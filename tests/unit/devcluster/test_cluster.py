@@ -20,7 +20,7 @@ def taken_down(monkeypatch):
 
 @pytest.fixture
 def marked_process():
-    """Starts a process that carries the mark of a cluster."""
+    """Return a function that starts a process with the mark of a cluster."""
     started = []
 
     def start(state):
@@ -38,7 +38,7 @@ def owned_by(monkeypatch, folder):
     monkeypatch.setattr(network, "owner", lambda _: folder)
 
 
-def test_what_a_deleted_checkout_left_on_the_host_is_removed(monkeypatch, tmp_path, taken_down):
+def test_the_remains_of_a_deleted_checkouts_cluster_are_removed(monkeypatch, tmp_path, taken_down):
     deleted = str(tmp_path / "deleted" / ".dev")
     owned_by(monkeypatch, deleted)
     Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()
@@ -46,13 +46,13 @@ def test_what_a_deleted_checkout_left_on_the_host_is_removed(monkeypatch, tmp_pa
 
 
 @pytest.mark.parametrize("owner", [None, ""])
-def test_a_host_without_a_cluster_is_left_alone(monkeypatch, tmp_path, taken_down, owner):
+def test_a_host_without_a_cluster_does_not_change(monkeypatch, tmp_path, taken_down, owner):
     owned_by(monkeypatch, owner)
     Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()
     assert taken_down == []
 
 
-def test_what_is_left_of_another_checkouts_cluster_of_which_nothing_runs_is_removed(
+def test_the_remains_of_another_checkouts_stopped_cluster_are_removed(
     monkeypatch, tmp_path, taken_down
 ):
     owned_by(monkeypatch, str(tmp_path))
@@ -60,18 +60,14 @@ def test_what_is_left_of_another_checkouts_cluster_of_which_nothing_runs_is_remo
     assert taken_down == [str(tmp_path)]
 
 
-def test_the_cluster_of_another_checkout_that_runs_is_left_alone(
-    monkeypatch, tmp_path, taken_down, marked_process
-):
+def test_another_checkouts_running_cluster_stays(monkeypatch, tmp_path, taken_down, marked_process):
     marked_process(tmp_path)
     owned_by(monkeypatch, str(tmp_path))
     Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()
     assert taken_down == []
 
 
-def test_the_cluster_of_another_checkout_that_is_being_started_is_left_alone(
-    monkeypatch, tmp_path, taken_down
-):
+def test_another_checkouts_starting_cluster_stays(monkeypatch, tmp_path, taken_down):
     owned_by(monkeypatch, str(tmp_path))
     with locked(Paths(tmp_path).lock):
         Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()

@@ -11,7 +11,7 @@ def test_the_output_of_a_program_is_returned():
     assert commands.run(["cat"], text_input="hello") == "hello"
 
 
-def test_a_failure_says_the_programs_last_words():
+def test_a_failure_has_the_end_of_the_programs_output():
     with pytest.raises(CommandFailed, match="failed \\(3\\): out of cheese"):
         commands.run(["sh", "-c", "echo out of cheese >&2; exit 3"])
 
@@ -21,9 +21,7 @@ def test_a_missing_program_is_named():
         commands.run(["gpupack-nothing"])
 
 
-def test_missing_tools_are_told_all_at_once_with_the_packages_that_bring_them(
-    monkeypatch, tmp_path
-):
+def test_the_error_names_all_missing_tools_and_their_packages(monkeypatch, tmp_path):
     monkeypatch.setattr(commands, "CNI_FOLDERS", ())
     monkeypatch.setattr("shutil.which", lambda name, path: name not in {"ip", "runc"} or None)
     with pytest.raises(ToolMissing) as caught:
@@ -34,7 +32,7 @@ def test_missing_tools_are_told_all_at_once_with_the_packages_that_bring_them(
     )
 
 
-def test_tools_that_were_carried_here_count(monkeypatch, tmp_path):
+def test_tools_of_a_bundle_count(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(commands, "CNI_FOLDERS", ())
     folder = tmp_path / "cni"
@@ -47,7 +45,7 @@ def test_tools_that_were_carried_here_count(monkeypatch, tmp_path):
     assert commands.cni_folder(tmp_path) == folder
 
 
-def test_binaries_that_were_never_built_are_named_with_what_builds_them(tmp_path):
+def test_the_error_for_missing_binaries_names_the_build_command(tmp_path):
     (tmp_path / "kube").touch()
     with pytest.raises(ToolMissing, match=r"lacks ctr: run `gpupack-devcluster build`"):
         commands.require_binaries(tmp_path, ["kube", "ctr"])

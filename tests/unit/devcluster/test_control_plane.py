@@ -25,25 +25,25 @@ def test_nothing_listens_beyond_the_bridge(component):
 
 
 @pytest.mark.parametrize("component", [HostComponent.CONTROLLER_MANAGER, HostComponent.SCHEDULER])
-def test_what_only_the_host_asks_listens_on_loopback(component):
+def test_daemons_that_only_the_host_calls_listen_on_loopback(component):
     assert "--bind-address=127.0.0.1" in arguments(component, SETTINGS)
 
 
 @pytest.mark.parametrize("component", [HostComponent.CONTROLLER_MANAGER, HostComponent.SCHEDULER])
-def test_what_nobody_starts_again_cannot_lose_a_lease(component):
+def test_daemons_that_are_not_restarted_use_no_lease(component):
     assert any(a.startswith("--leader-elect=false") for a in arguments(component, SETTINGS))
 
 
-def test_a_silent_node_is_given_up_after_two_leases():
+def test_a_silent_node_is_not_ready_after_two_leases():
     assert "--node-monitor-grace-period=8s" in arguments(HostComponent.CONTROLLER_MANAGER, SETTINGS)
 
 
-def test_dns_forgets_nothing_and_asks_nobody_outside():
+def test_dns_has_no_cache_and_forwards_no_queries():
     assert "cache" not in corefile(SETTINGS)
     assert "forward" not in corefile(SETTINGS)
 
 
-def test_with_masquerade_dns_asks_the_hosts_servers():
+def test_with_masquerade_dns_forwards_to_the_hosts_servers():
     settings = ClusterSettings(paths=Paths(Path("/s")), masquerade=True)
     assert "forward . /etc/resolv.conf" in corefile(settings)
 
@@ -53,7 +53,7 @@ def test_an_unknown_component_is_answered_with_the_known_ones():
         host_component("kubelet")
 
 
-def test_under_sudo_the_kubeconfig_belongs_to_who_called(monkeypatch, tmp_path):
+def test_under_sudo_the_kubeconfig_belongs_to_the_caller(monkeypatch, tmp_path):
     given = []
     monkeypatch.setattr("os.chown", lambda *arguments: given.append(arguments))
     monkeypatch.setenv("SUDO_UID", "1000")

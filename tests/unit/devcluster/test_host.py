@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is changed on the host is undone."""
+"""Changes of the host are restored."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from gpupack_devcluster import host
 
 @pytest.fixture
 def changed(tmp_path, monkeypatch):
-    """A host with one kernel variable, and one mount point of two missing."""
+    """A host with one kernel variable and one of two mount points."""
     (tmp_path / "sys").mkdir()
     (tmp_path / "sys" / "panic").write_text("0\n")
     (tmp_path / "there").mkdir()
@@ -20,7 +20,7 @@ def changed(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_variables_and_folders_are_given_back(changed):
+def test_variables_and_folders_are_restored(changed):
     host.restore(record=changed / "record")
     assert (changed / "sys" / "panic").read_text() == "0"
     assert (changed / "there").is_dir()
@@ -35,7 +35,7 @@ def test_a_second_start_does_not_take_the_changed_values_for_the_old_ones(change
     assert not (changed / "missing").exists()
 
 
-def test_a_folder_that_someone_has_filled_stays(changed):
+def test_a_folder_that_is_not_empty_stays(changed):
     (changed / "missing" / "file").touch()
     host.restore(record=changed / "record")
     assert (changed / "missing" / "file").exists()

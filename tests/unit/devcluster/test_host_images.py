@@ -48,7 +48,7 @@ def test_an_image_of_the_host_reads_like_one_that_was_built(tmp_path, host):
     assert json.loads(plan.manifest)["layers"][0]["digest"] == plan.layers[0].chain
 
 
-def test_files_are_linked_links_stay_links_and_what_is_left_out_is_not_there(tmp_path, host):
+def test_files_are_hard_linked_links_stay_links_and_excluded_paths_are_missing(tmp_path, host):
     store = write(tmp_path, HostImage("a", (system(host),), CONFIG))
     folder = Path(store.plan("a").layers[0].folder)
     paths = folder.rglob("*")
@@ -83,9 +83,9 @@ def test_images_that_were_built_are_never_replaced(tmp_path, host):
         write(tmp_path, HostImage("a", (system(host),), CONFIG))
 
 
-def test_one_layer_cannot_stand_on_two(tmp_path, host):
+def test_one_layer_cannot_be_on_two_different_layers(tmp_path, host):
     low, high, other = (layer(name, Tree(host, f"/{name}")) for name in ("low", "high", "other"))
-    with pytest.raises(StoreInvalid, match="layer high stands on two"):
+    with pytest.raises(StoreInvalid, match="layer high is on two"):
         write(
             tmp_path,
             HostImage("a", (low, high), CONFIG),

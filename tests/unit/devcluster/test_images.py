@@ -85,7 +85,7 @@ def test_layers_that_are_not_those_of_the_configuration_are_refused():
         layer_stack(layers, "a", [sha("low")])
 
 
-def test_a_layer_whose_parent_is_gone_is_refused():
+def test_a_layer_without_its_parent_is_refused():
     with pytest.raises(StoreInvalid, match="layer p is not in the store"):
         layer_stack({"a": {"id": "a", "parent": "p"}}, "a", [])
 
@@ -94,7 +94,7 @@ def test_a_layer_whose_parent_is_gone_is_refused():
     ("key", "file"),
     [("manifest", "manifest"), ("sha256:ab", "=c2hhMjU2OmFi"), ("a-b", "=YS1i")],
 )
-def test_data_with_special_characters_in_its_name_lies_in_a_base64_file(key, file):
+def test_data_with_special_characters_in_its_name_are_in_a_base64_file(key, file):
     assert big_data_file(key) == file
 
 

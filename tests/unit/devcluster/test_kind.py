@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kind is told."""
+"""Calls of kind."""
 
 import io
 import json
@@ -26,7 +26,7 @@ def test_pods_run_on_workers_of_the_wanted_number():
     assert roles == ["control-plane", "worker", "worker", "worker"]
 
 
-def test_what_containers_lock_on_any_node_is_seen_on_the_host():
+def test_locks_of_containers_on_any_node_are_visible_on_the_host():
     for node in cluster_config(SETTINGS, 2)["nodes"]:
         assert {"hostPath": "/s/locks", "containerPath": "/s/locks"} in node["extraMounts"]
 
@@ -35,17 +35,17 @@ def test_what_containers_lock_on_any_node_is_seen_on_the_host():
     "line",
     ["kube-controller-manager --x", "/usr/bin/kube-controller-manager", "kube-controller-manager"],
 )
-def test_a_daemon_is_found_however_it_was_called(line):
+def test_a_daemon_is_found_by_any_form_of_its_command_line(line):
     assert re.search(process_pattern("kube-controller-manager"), line)
 
 
 @pytest.mark.parametrize("line", ["kubelet-helper", "sh -c kubelet", "/usr/bin/containerd-shim"])
-def test_another_process_is_not_taken_for_a_daemon(line):
+def test_another_process_is_not_found_as_a_daemon(line):
     assert not re.search(process_pattern("kubelet"), line)
     assert not re.search(process_pattern("containerd"), line)
 
 
-def test_a_host_without_kind_is_told_so(monkeypatch):
+def test_a_host_without_kind_gets_an_error(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ToolMissing, match="CLUSTER=kind needs kind"):
         KindCluster(SETTINGS).up(nodes=2, kwok_nodes=0)
@@ -59,7 +59,7 @@ case "$*" in
 *inspecti*) grep -q "$6" "$HELD" ;;
 esac
 """
-"""Stands for docker and for kind."""
+"""Replacement of docker and of kind."""
 
 
 def archive(path, digest, name="localhost/x:dev"):
@@ -71,13 +71,13 @@ def archive(path, digest, name="localhost/x:dev"):
     return path
 
 
-def test_an_archive_tells_the_ids_of_its_images(tmp_path):
+def test_an_archives_manifest_has_the_ids_of_its_images(tmp_path):
     assert read_archive(archive(tmp_path / "x.tar", "ab12")).ids == ("sha256:ab12",)
 
 
 @pytest.fixture
 def loads(tmp_path, monkeypatch):
-    """Loads images into a kind cluster of two nodes, one of them a worker; returns the commands."""
+    """Return a function that loads images into kind, with one worker, and returns the commands."""
     calls, held = tmp_path / "calls", tmp_path / "held"
     held.write_text("sha256:aa11\n")
     for tool in ("docker", "kind"):
@@ -106,7 +106,7 @@ def test_an_archive_is_loaded_where_a_node_lacks_its_image(tmp_path, loads):
     ]
 
 
-def test_images_of_workloads_are_loaded_on_workers_alone(tmp_path, loads):
+def test_images_of_workloads_are_loaded_on_workers_only(tmp_path, loads):
     new = archive(tmp_path / "new.tar", "bb22", "docker.io/gpupack/workloads-test:dev")
     worker = "--name gpupack --nodes gpupack-worker"
     assert loads(new, "gpupack/workloads:dev") == [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judging Node objects and waiting."""
+"""Checks of Node objects, and waiting."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_a_node_is_ready_by_a_heartbeat_of_this_start():
     assert is_ready(node("True", "2026-01-01T12:00:00Z"), since=NOON + 0.9)
 
 
-def test_a_heartbeat_from_before_the_start_says_nothing():
+def test_a_heartbeat_from_before_the_start_does_not_count():
     assert not is_ready(node("True", "2026-01-01T11:59:59Z"), since=NOON)
 
 
@@ -31,12 +31,12 @@ def test_a_node_that_has_just_registered_has_no_conditions():
     assert not is_ready({"metadata": {"name": "n"}}, since=0)
 
 
-def test_waiting_ends_with_what_did_not_come():
+def test_a_timeout_names_what_did_not_become_ready():
     with pytest.raises(NotInTime, match="the moon: not after 0 s"):
         wait_until(lambda: False, what="the moon", seconds=0, pause_seconds=0)
 
 
-def test_waiting_ends_as_soon_as_it_is_true():
+def test_waiting_ends_as_soon_as_the_condition_holds():
     answers = iter([False, False, True])
     wait_until(lambda: next(answers), what="it", seconds=5, pause_seconds=0)
     assert next(answers, None) is None

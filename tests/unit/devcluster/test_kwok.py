@@ -7,7 +7,7 @@ from gpupack_devcluster import kwok
 
 
 class Recorder:
-    """Stands where kubectl stands: answers with the nodes there are, notes what is asked."""
+    """Replacement of kubectl: returns the existing nodes and records calls."""
 
     def __init__(self, present):
         self.present = present
@@ -26,13 +26,13 @@ def test_missing_nodes_are_made_and_surplus_ones_removed():
     assert [n["metadata"]["name"] for n in json.loads(created)["items"]] == ["kwok-2"]
 
 
-def test_nothing_is_asked_for_when_all_is_as_wanted():
+def test_no_call_is_made_when_all_nodes_exist():
     kubectl = Recorder(["node/kwok-1"])
     kwok.set_nodes(kubectl, 1)
     assert len(kubectl.asked) == 1
 
 
-def test_ordinary_pods_keep_away_from_a_simulated_node():
+def test_ordinary_pods_do_not_tolerate_a_simulated_node():
     node = kwok.node(1)
     assert node["metadata"]["annotations"] == {"kwok.x-k8s.io/node": "fake"}
     assert node["spec"]["taints"][0]["effect"] == "NoSchedule"

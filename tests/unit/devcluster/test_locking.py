@@ -22,7 +22,7 @@ def test_a_second_driver_waits_until_the_first_is_done(tmp_path):
     assert order == ["first", "second"]
 
 
-def test_a_lock_that_is_held_is_not_waited_for_where_a_free_one_is_asked_for(tmp_path):
+def test_locked_if_free_does_not_wait_for_a_held_lock(tmp_path):
     with locked_if_free(tmp_path / "lock") as first, locked_if_free(tmp_path / "lock") as second:
         assert (first, second) == (True, False)
     with locked_if_free(tmp_path / "lock") as third:

@@ -42,7 +42,7 @@ def test_the_kubelet_runs_on_both_versions_of_control_groups(config):
     assert config.kubelet()["cgroupDriver"] == "cgroupfs"
 
 
-def test_a_node_can_have_a_kubelet_that_is_configured_otherwise(config):
+def test_a_nodes_kubelet_can_have_other_settings(config):
     odd = dataclasses.replace(
         config, kubelet_flags=("--root-dir=/odd",), kubelet_fields={"cgroupRoot": "/odd"}
     )
@@ -50,13 +50,13 @@ def test_a_node_can_have_a_kubelet_that_is_configured_otherwise(config):
     assert odd.kubelet() == config.kubelet() | {"cgroupRoot": "/odd"}
 
 
-def test_pods_get_addresses_of_their_node_and_leases_that_a_power_cut_forgets(config):
+def test_pods_get_addresses_of_their_node_and_a_power_cut_frees_them(config):
     cable = config.pod_network()["plugins"][0]
     assert cable["ipam"]["ranges"] == [[{"subnet": "198.19.2.0/24"}]]
     assert cable["ipam"]["dataDir"].startswith("/run/")
 
 
-def test_mounts_become_shared_only_when_they_stand_and_booted_is_said_last(config):
+def test_mounts_become_shared_after_they_are_made_and_booted_is_printed_last(config):
     lines = config.boot_script("mount cgroups\n").splitlines()
     shared = lines.index("mount --make-rshared /")
     assert all(not line.startswith("mount") for line in lines[shared + 1 :])
@@ -68,7 +68,7 @@ def test_a_daemon_is_started_by_its_own_name_so_that_it_is_found_again(config):
         assert Path(config.command(component)[0]) == Path("/s/bin") / component
 
 
-def test_a_node_asks_cluster_dns_on_the_bridge(config):
+def test_a_node_uses_the_cluster_dns_on_the_bridge(config):
     assert config.kubelet()["clusterDNS"] == ["198.18.0.1"]
     assert config.files()["resolv.conf"] == "nameserver 198.18.0.1\n"
 

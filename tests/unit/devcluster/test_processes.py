@@ -19,14 +19,14 @@ def put(proc, pid, *, environment, command):
     (folder / "cmdline").write_bytes(b"\0".join(word.encode() for word in command) + b"\0")
 
 
-def test_a_daemon_is_known_by_its_mark_and_its_name(tmp_path):
+def test_a_daemon_is_found_by_its_mark_and_its_name(tmp_path):
     put(tmp_path, 7, environment={MARK: "/s", UNIT: "n1/kubelet"}, command=["/b/kubelet", "-v"])
     (found,) = processes.scan("/s", proc=tmp_path)
     assert found == Process(pid=7, name="kubelet", unit="n1/kubelet")
     assert found.is_daemon
 
 
-def test_processes_of_other_clusters_and_of_nobody_are_not_ours(tmp_path):
+def test_processes_of_other_clusters_and_of_no_cluster_are_not_ours(tmp_path):
     put(tmp_path, 7, environment={MARK: "/other", UNIT: "etcd"}, command=["etcd"])
     put(tmp_path, 8, environment={"HOME": "/root"}, command=["etcd"])
     (tmp_path / "self").mkdir()
@@ -38,7 +38,7 @@ def test_a_zombie_has_no_environment_and_does_not_count(tmp_path):
     assert processes.scan("/s", proc=tmp_path) == []
 
 
-def test_a_process_that_vanishes_while_we_look_does_not_count(tmp_path):
+def test_a_process_that_ends_during_the_search_does_not_count(tmp_path):
     (tmp_path / "7").mkdir()
     assert processes.scan("/s", proc=tmp_path) == []
 
@@ -87,7 +87,7 @@ def test_a_killed_process_is_gone_when_kill_returns(tmp_path):
     processes.kill([process])
 
 
-def test_a_process_that_ignores_the_request_is_killed_after_the_grace(tmp_path):
+def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(tmp_path):
     process = start_python(tmp_path, "signal.signal(signal.SIGTERM, signal.SIG_IGN)")
     start = time.monotonic()
     processes.terminate([process], grace_seconds=0.2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line does around a workload; the workloads themselves need torch."""
+"""The command line around a workload; the workloads themselves need torch."""
 
 import errno
 import json
@@ -26,7 +26,7 @@ DONE = Result(workload="matmul", headline="2 TFLOP/s", verified=True, simulated=
 
 @pytest.fixture
 def invoke(monkeypatch, tmp_path):
-    """Runs the command line with a workload that answers so; returns outcome and message."""
+    """Return a function that runs a workload by command and returns outcome and message."""
 
     def invoke(*arguments, answer=DONE):
         def run(*_):
@@ -44,7 +44,7 @@ def invoke(monkeypatch, tmp_path):
     return invoke
 
 
-def test_a_workload_leaves_its_result_in_the_termination_message_and_says_its_headline(invoke):
+def test_a_workload_writes_its_result_to_the_termination_message_and_prints_its_headline(invoke):
     outcome, message = invoke("matmul")
     assert (outcome.exit_code, outcome.stdout) == (0, "2 TFLOP/s\n")
     assert json.loads(message)["headline"] == "2 TFLOP/s"
@@ -106,7 +106,7 @@ def test_bad_arguments_end_with_status_2_before_torch_is_imported(arguments, mes
 
 def test_an_exit_status_leads_back_to_its_error():
     class WithoutOne(WorkloadError):
-        """Of whom a process ends as of any other error."""
+        """Error after which a process ends as after any other error."""
 
     own = [kind for kind in WorkloadError.__subclasses__() if "exit_status" in vars(kind)]
     assert len(own) > 1

@@ -21,14 +21,14 @@ def test_a_file_in_its_place_is_refused(tmp_path):
         usable_folder(tmp_path / "file")
 
 
-def test_a_folder_that_nothing_can_be_written_to_is_refused():
+def test_a_read_only_folder_is_refused():
     with pytest.raises(BadArgument, match="the folder /proc/self cannot be written to"):
         usable_folder(Path("/proc/self"))
 
 
 @contextmanager
 def no_room():
-    """Lets files be made and nothing be written to them, as a full volume does.
+    """Files can be created and not written, as on a full volume.
 
     No fixture: pytest would write its own output, to a file perhaps, before the fixture ends.
     """
@@ -40,13 +40,13 @@ def no_room():
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_folder_without_room_is_refused_and_left_empty(tmp_path):
+def test_a_folder_without_free_space_is_refused_and_left_empty(tmp_path):
     with no_room(), pytest.raises(BadArgument, match="cannot be written to"):
         usable_folder(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_whose_name_is_no_text_is_refused_before_it_is_made(tmp_path):
+def test_a_folder_name_that_is_not_utf8_is_refused_before_it_is_created(tmp_path):
     path = tmp_path / os.fsdecode(b"caf\xe9")
     with pytest.raises(BadArgument, match=r"caf\\xe9' is not UTF-8"):
         usable_folder(path)

@@ -41,13 +41,13 @@ def test_the_element_that_exceeds_its_bound_most_is_shown():
     assert 0 < agreement.bound < 0.001
 
 
-def test_a_product_of_zeros_has_room_for_nothing_but_the_smallest_number():
+def test_a_product_of_zeros_tolerates_only_the_smallest_number():
     zeros = np.zeros((4, 4))
     assert compare(a=zeros, b=zeros, c=zeros, dtype="float16").holds
     assert not compare(a=zeros, b=zeros, c=zeros + 1e-6, dtype="float16").holds
 
 
-def test_eight_bit_operands_leave_room_for_what_tensor_cores_cut_but_not_for_a_wrong_tile():
+def test_eight_bit_operands_tolerate_truncation_of_tensor_cores_but_no_wrong_tile():
     a, b = matrices(96, np.float32, 3)
     cut = a @ b * (1 + 2.0**-12)
     assert compare(a=a, b=b, c=cut, dtype="bfloat16", narrow=True).holds

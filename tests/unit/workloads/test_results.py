@@ -74,7 +74,7 @@ def test_a_result_fits_what_the_kubelet_keeps_where_many_containers_share_a_pod(
     assert read.metrics.get("metrics_left_out", 0) + len(read.metrics) - 1 in {100, -1}
 
 
-def test_a_result_that_fits_is_left_whole_whatever_the_limit():
+def test_a_result_that_fits_keeps_all_metrics_at_any_limit():
     assert encode(a_result(), 200) == encode(a_result())
 
 
@@ -87,7 +87,7 @@ def test_the_operator_says_how_many_bytes_of_a_result_are_kept(said, limit_bytes
     assert result_bytes(said) == limit_bytes
 
 
-def test_a_command_leaves_a_result_of_as_many_bytes_as_are_kept(monkeypatch, tmp_path, capsys):
+def test_a_command_writes_at_most_as_many_bytes_as_are_kept(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("GPUPACK_RESULT_PATH", str(tmp_path / "message"))
     monkeypatch.setenv("GPUPACK_RESULT_BYTES", "200")
     show(a_result(metrics={f"metric_{number}": number for number in range(50)}), as_json=True)
@@ -97,13 +97,13 @@ def test_a_command_leaves_a_result_of_as_many_bytes_as_are_kept(monkeypatch, tmp
     assert len(json.loads(capsys.readouterr().out)["metrics"]) == 50
 
 
-def test_rows_are_for_standard_output_alone():
+def test_rows_are_only_on_standard_output():
     result = a_result(rows=[{"size": 1, "tflops": 1.0}])
     assert "rows" not in json.loads(encode(result))
     assert json.loads(in_full(result))["rows"] == [{"size": 1, "tflops": 1.0}]
 
 
-def test_a_headline_that_no_table_can_show_is_refused():
+def test_a_headline_that_is_too_long_is_refused():
     assert a_result(headline="x" * 64)
     with pytest.raises(ValueError, match="over 64 characters"):
         a_result(headline="x" * 65)
@@ -114,13 +114,13 @@ def test_a_figure_without_a_gpu_is_marked():
     assert headline("1 GB/s", simulated=False) == "1 GB/s"
 
 
-def test_a_result_is_left_where_the_operator_says(tmp_path):
+def test_a_result_is_written_to_the_operators_path(tmp_path):
     path = result_path({"GPUPACK_RESULT_PATH": str(tmp_path / "message")})
     report(a_result(), path)
     assert json.loads((tmp_path / "message").read_text())["workload"] == "matmul"
 
 
-def test_without_a_word_of_the_operator_the_kubelets_own_path_is_used(monkeypatch, tmp_path):
+def test_without_the_operators_path_the_kubelets_default_is_used(monkeypatch, tmp_path):
     usual = tmp_path / "termination-log"
     monkeypatch.setattr(results, "USUAL_PATH", usual)
     assert result_path({}) is None
@@ -128,6 +128,6 @@ def test_without_a_word_of_the_operator_the_kubelets_own_path_is_used(monkeypatc
     assert result_path({}) == usual
 
 
-def test_a_result_that_cannot_be_written_is_no_failure(caplog):
+def test_a_result_that_cannot_be_written_does_not_fail_the_workload(caplog):
     report(a_result(), pathlib.Path("/nowhere/message"))
     assert "could not be written to /nowhere/message" in caplog.text

@@ -6,7 +6,7 @@ import pytest
 from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.settings import Gang, prepare, usable_cpus
 
-NOBODY_LISTED = 4_000_000_000
+UNLISTED_USER = 4_000_000_000
 """A user id that no system lists."""
 
 FROM_OPERATOR = {
@@ -33,13 +33,13 @@ def test_a_gang_is_read_from_what_the_operator_sets():
 
 
 @pytest.mark.parametrize("endpoint", ["::1", "[::1", "[::1:29400", "[]:29400", "[a]:29400"])
-def test_an_address_of_ipv6_without_its_port_or_brackets_is_waited_for_by_nobody(endpoint):
+def test_an_ipv6_address_without_port_or_brackets_is_refused(endpoint):
     with pytest.raises(BadArgument, match=r"RENDEZVOUS is '.*', not HOST:PORT"):
         Gang.from_environ({"GPUPACK_RENDEZVOUS": endpoint})
 
 
 @pytest.mark.parametrize("endpoint", ["[::1]:29400", "10.0.0.1:29400", "train.svc:29400"])
-def test_an_address_of_ipv6_stands_in_brackets_before_its_port(endpoint):
+def test_an_ipv6_address_is_written_in_brackets_before_its_port(endpoint):
     gang = Gang.from_environ({"GPUPACK_RENDEZVOUS": endpoint})
     assert (gang.endpoint, gang.port) == (endpoint, 29400)
     assert "[" not in gang.host
@@ -60,15 +60,23 @@ def test_empty_variables_mean_the_defaults():
         ("GPUPACK_WORKER_INDEX", "4", "index 4 is not among 4 workers"),
         ("GPUPACK_BACKEND", "mpi", "backend 'mpi' is none of auto, nccl, gloo"),
         ("GPUPACK_RENDEZVOUS", "host:http", "GPUPACK_RENDEZVOUS is 'host:http'"),
-        ("GPUPACK_RENDEZVOUS", "a..b:29400", "'a..b:29400', whose host can be no name: .*empty"),
-        ("GPUPACK_RENDEZVOUS", f"{'a' * 64}.svc:29400", "whose host can be no name: .*too long"),
+        (
+            "GPUPACK_RENDEZVOUS",
+            "a..b:29400",
+            "'a..b:29400', whose host is not a valid name: .*empty",
+        ),
+        (
+            "GPUPACK_RENDEZVOUS",
+            f"{'a' * 64}.svc:29400",
+            "whose host is not a valid name: .*too long",
+        ),
         ("GPUPACK_RENDEZVOUS", "host:0", "'host:0', whose port is not from 1 to 65535"),
         ("GPUPACK_RENDEZVOUS", "host:65536", "whose port is not from 1 to 65535"),
         ("GPUPACK_RENDEZVOUS", f"host:{'1' * 5000}", "whose port is not from 1 to 65535"),
         ("GPUPACK_PROCESSES_PER_WORKER", "-1", "-1 processes per worker: there must be at least 1"),
     ],
 )
-def test_a_place_that_cannot_be_is_refused(name, value, message):
+def test_an_invalid_place_is_refused(name, value, message):
     with pytest.raises(BadArgument, match=message):
         Gang.from_environ(FROM_OPERATOR | {name: value})
 
@@ -89,14 +97,14 @@ def test_products_and_sums_are_fused_unless_the_user_says_otherwise():
     assert environ["TRITON_DEFAULT_FP_FUSION"] == "0"
 
 
-def test_a_user_whom_the_image_does_not_list_has_a_name_for_torchs_cache(monkeypatch):
-    monkeypatch.setattr(os, "getuid", lambda: NOBODY_LISTED)
+def test_a_user_that_the_image_does_not_list_has_a_name_for_torchs_cache(monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: UNLISTED_USER)
     environ = {}
     prepare(environ)
-    assert environ["USER"] == f"uid-{NOBODY_LISTED}"
-    told = {"USER": "ada"}
-    prepare(told)
-    assert told["USER"] == "ada"
+    assert environ["USER"] == f"uid-{UNLISTED_USER}"
+    listed = {"USER": "ada"}
+    prepare(listed)
+    assert listed["USER"] == "ada"
 
 
 def test_threads_follow_the_containers_limit_of_cgroup_v2(tmp_path):

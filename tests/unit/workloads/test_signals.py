@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What signals to end do to a workload, whatever it does; the workloads themselves need torch."""
+"""Signals to end during a workload's different activities; the workloads themselves need torch."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 from gpupack_workloads import transformer
 from gpupack_workloads.errors import Interrupted
 from gpupack_workloads.settings import Gang
-from gpupack_workloads.signals import Told, heeding_signals
+from gpupack_workloads.signals import EndRequested, raising_on_signals
 from gpupack_workloads.transformer.options import TransformerOptions
 
 SIGNALS = pytest.mark.parametrize(
@@ -55,7 +55,7 @@ main([name], prog_name="workload")
 
 @pytest.fixture
 def at_work():
-    """Starts a workload that goes on for ever in some way; it is under way then."""
+    """Return a function that starts an endless workload and waits until it runs."""
     started = []
 
     def start(name, way):
@@ -78,12 +78,12 @@ def at_work():
 
 @SIGNALS
 @pytest.mark.parametrize("way", ["computes", "serves"])
-def test_a_workload_that_is_told_to_end_says_so_in_one_line(at_work, way, number, status):
+def test_a_workload_that_a_signal_stops_prints_one_line(at_work, way, number, status):
     process = at_work("matmul", way)
     process.send_signal(number)
     _, errors = process.communicate(timeout=SECONDS)
     (line,) = errors.splitlines()
-    assert (process.returncode, line.endswith(f": told to end by {number.name}")) == (status, True)
+    assert (process.returncode, line.endswith(f": stopped by {number.name}")) == (status, True)
 
 
 @SIGNALS
@@ -94,21 +94,21 @@ def test_a_rank_of_mpirun_is_ended_by_the_signal_itself(at_work, number, status)
     assert (128 - process.returncode, errors) == (status, "")
 
 
-def test_signals_are_left_to_who_had_them():
+def test_signal_handlers_are_restored():
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with heeding_signals():
+        with raising_on_signals():
             assert callable(signal.getsignal(signal.SIGTERM))
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_training_that_is_told_to_end_before_it_begins_can_go_on_as_well(monkeypatch):
+def test_a_training_that_is_stopped_before_it_begins_can_continue_later(monkeypatch):
     def run(options, gang):
-        raise Told(signal.SIGTERM)
+        raise EndRequested(signal.SIGTERM)
 
     session = types.SimpleNamespace(run=run)
     monkeypatch.setitem(sys.modules, "gpupack_workloads.transformer.session", session)
-    with pytest.raises(Interrupted, match="told to end by SIGTERM"):
+    with pytest.raises(Interrupted, match="stopped by SIGTERM"):
         transformer.run(TransformerOptions(), Gang())

@@ -15,7 +15,7 @@ from gpupack_workloads.reference.freivalds import random_signs
 
 
 class Attention(Protocol):
-    """Our function, or one that stands in for it."""
+    """Signature of our function and of its replacements."""
 
     def __call__(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool, **scale: float
@@ -25,7 +25,7 @@ class Attention(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """Q, K, V with their gradients wanted, and dO."""
+    """Q, K, V with requires_grad, and dO."""
 
     q: torch.Tensor
     k: torch.Tensor
@@ -40,13 +40,13 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The elements that came closest to their bounds."""
+    """Elements that came closest to their bounds."""
 
     forward: Agreement
     backward: Agreement
 
-    def beside(self, other: "Verdict") -> "Verdict":
-        """Return what came closest in either."""
+    def merge(self, other: "Verdict") -> "Verdict":
+        """Return the closest elements of both."""
         return Verdict(
             closest([self.forward, other.forward]), closest([self.backward, other.backward])
         )
@@ -90,7 +90,7 @@ def check(
     return judge(
         inputs,
         (o.detach(), *gradients),
-        Question(causal=causal, scale=scale),
+        CheckSpec(causal=causal, scale=scale),
         places=sorted({(0, 0), (batch - 1, kv_heads - 1)}),
     )
 
@@ -109,19 +109,19 @@ def check_timed(
     return judge(
         inputs,
         results,
-        Question(causal=causal, signs=signs, how=", as it was timed"),
+        CheckSpec(causal=causal, signs=signs, how=", as it was timed"),
         places=list(itertools.product(range(batch), range(kv_heads))),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
-    """What was computed, and how closely to look.
+class CheckSpec:
+    """Description of what was computed, and how closely to check it.
 
     Attributes:
-        scale: of the scores; None is one over the root of the dimension.
+        scale: scale of the scores; None is one over the root of the dimension.
         signs: (dimension, few), on which results are projected; None looks at every element.
-        how: told with an error.
+        how: text that an error message gets.
     """
 
     causal: bool
@@ -133,7 +133,7 @@ class Question:
 def judge(
     inputs: Inputs,
     results: tuple[torch.Tensor, ...],
-    question: Question,
+    question: CheckSpec,
     *,
     places: list[tuple[int, int]],
 ) -> Verdict:
@@ -158,7 +158,7 @@ def judge(
 def verdict_of(
     inputs: Inputs,
     results: tuple[torch.Tensor, ...],
-    question: Question,
+    question: CheckSpec,
     *,
     place: tuple[int, int],
 ) -> Verdict:
@@ -185,7 +185,7 @@ def total(wanted: Iterable[Expected], name: str) -> torch.Tensor:
     return torch.stack(parts).sum(0)
 
 
-def head_of(inputs: Inputs, question: Question, *, place: tuple[int, int, int]) -> Head:
+def head_of(inputs: Inputs, question: CheckSpec, *, place: tuple[int, int, int]) -> Head:
     """Return one head's problem in 64 bits: of a batch's entry, a query head and its key head."""
     batch, head, kv_head = place
     q, do = inputs.q[batch, head], inputs.do[batch, head]

@@ -28,7 +28,7 @@ BACKENDS = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 @dataclass(frozen=True, kw_only=True)
 class Pages:
-    """A token of each row, and the pages that hold what it sees.
+    """A token of each row, and the pages with the keys and values that it sees.
 
     Attributes:
         q: [B, H, D].

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sequences that are not all alike: lengths, and what to compute of them on a kind of device."""
+"""Sequences of different lengths, and the sizes to compute on a kind of device."""
 
 import random
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from gpupack_workloads.results import Scalar
 
 
 @dataclass(frozen=True, kw_only=True)
-class Usual:
-    """What is computed unless told otherwise."""
+class Defaults:
+    """Default sizes."""
 
     sequences: int
     longest: int
@@ -23,12 +23,12 @@ class Usual:
     kv_heads: int | None
 
 
-USUAL = {
+DEFAULTS = {
     # layout is PAGED, there is a GPU
-    (False, True): Usual(sequences=16, longest=4096, heads=16, kv_heads=None),
-    (False, False): Usual(sequences=3, longest=40, heads=2, kv_heads=None),
-    (True, True): Usual(sequences=32, longest=8192, heads=32, kv_heads=8),
-    (True, False): Usual(sequences=3, longest=150, heads=2, kv_heads=1),
+    (False, True): Defaults(sequences=16, longest=4096, heads=16, kv_heads=None),
+    (False, False): Defaults(sequences=3, longest=40, heads=2, kv_heads=None),
+    (True, True): Defaults(sequences=32, longest=8192, heads=32, kv_heads=8),
+    (True, False): Defaults(sequences=3, longest=150, heads=2, kv_heads=1),
 }
 
 
@@ -37,7 +37,7 @@ class RaggedPlan:
     """Lengths, shape, type and repetitions.
 
     Attributes:
-        lengths: of the sequences; one at least has that which was asked for.
+        lengths: lengths of the sequences; at least one has the requested length.
         page_tokens: positions of a page, where there are pages.
     """
 
@@ -69,8 +69,8 @@ class RaggedPlan:
         return self.tokens * self.dimension * per_token + scores
 
     @property
-    def told(self) -> dict[str, Scalar]:
-        """Lengths and their number, for the result."""
+    def metrics(self) -> dict[str, Scalar]:
+        """Lengths and their number, as metrics of the result."""
         return {"size": max(self.lengths), "batch": len(self.lengths), "tokens": self.tokens}
 
 
@@ -81,7 +81,7 @@ def ragged_plan_for(device: Device, options: AttentionOptions) -> RaggedPlan:
         BadArgument: the key heads do not divide the heads.
     """
     gpu = not device.simulated
-    usual = USUAL[options.layout == PAGED, gpu]
+    usual = DEFAULTS[options.layout == PAGED, gpu]
     heads = options.heads or usual.heads
     kv_heads = options.kv_heads or usual.kv_heads or heads
     if heads % kv_heads:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line asks for."""
+"""Options of `attention`."""
 
 from dataclasses import dataclass
 
@@ -16,11 +16,11 @@ class AttentionOptions(Options):
     """Shape of the timed problem; `size` is its length, or that of its longest sequence.
 
     Attributes:
-        layout: how sequences lie in memory, one of LAYOUTS.
+        layout: memory layout of the sequences, one of LAYOUTS.
         batch: how many problems at once, or sequences; None takes what suits layout and device.
-        heads: of the queries; None takes what suits the device.
-        kv_heads: of keys and values; must divide heads. None takes as many.
-        dimension: of a head; None takes what suits the device.
+        heads: number of heads of the queries; None takes what suits the device.
+        kv_heads: number of heads of keys and values; must divide heads. None takes as many.
+        dimension: dimension of a head; None takes what suits the device.
         dtype: bfloat16 or float16; without a GPU everything is float32.
         page_tokens: positions of a page.
     """

@@ -19,10 +19,10 @@ REFUSALS = (AttributeError, ImportError, RuntimeError, TypeError, ValueError)
 
 
 class Packed:
-    """Where sequences of these lengths lie.
+    """Positions of packed sequences of these lengths.
 
     Attributes:
-        offsets: of each sequence's first token, and of the end; int32 on the device.
+        offsets: positions of each sequence's first token, and of the end; int32 on the device.
     """
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
@@ -70,7 +70,7 @@ class Packed:
 
 
 class Flex:
-    """torch's flex_attention, compiled, with a mask of who is in the same sequence.
+    """torch's flex_attention, compiled, with a mask of tokens in the same sequence.
 
     The mask in blocks is made once, as a training would for all of its layers.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks attention of one token over pages in 64 bits, times it beside others', and tells.
+"""Checks attention of one token over pages in 64 bits, times it against others', and reports.
 
 Every row and head is compared, before anything is timed and as the last turn left it. What bounds
 the speed is reading keys and values, each once.
@@ -21,7 +21,7 @@ from gpupack_workloads.memory import require_memory
 from gpupack_workloads.reference.agreement import Agreement, closest
 from gpupack_workloads.reference.attention import Head, compare, expected
 from gpupack_workloads.results import Result, Scalar, headline
-from gpupack_workloads.timing import Kept, seconds_in_turns
+from gpupack_workloads.timing import LatestResult, seconds_in_turns
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def run(options: AttentionOptions) -> Result:
     with memory_errors(doing):
         pages = random_pages(plan, device.torch, seed=options.seed)
         rivals = {OURS: partial(kernel, *pages.given)} | decoding_rivals(pages)
-        works = {name: Kept(rival) for name, rival in rivals.items()}
+        works = {name: LatestResult(rival) for name, rival in rivals.items()}
         first = check(pages, works[OURS].result)
         logger.info("verified")
         works[OURS].spoil()
@@ -122,7 +122,7 @@ def summarise(device: Device, plan: RaggedPlan, worst: Agreement, seconds: Secon
         "error": worst.error,
         "error_bound": worst.bound,
         "layout": PAGED,
-        **plan.told,
+        **plan.metrics,
         "heads": plan.heads,
         "kv_heads": plan.kv_heads,
         "dimension": plan.dimension,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to compute on a kind of device."""
+"""Sizes to compute on a kind of device."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,11 +21,11 @@ BYTES_PER_KEY_CHECKED = 12 * 2048 * 8
 
 
 class Timed(Protocol):
-    """What of any layout's plan decides how it is timed and told."""
+    """Part of any layout's plan that decides how it is timed and reported."""
 
     @property
     def heads(self) -> int:
-        """Return how many heads queries have."""
+        """Return the number of query heads."""
 
     @property
     def kv_heads(self) -> int:
@@ -53,15 +53,15 @@ class Timed(Protocol):
 
     @property
     def squares(self) -> int:
-        """Return scores of a head, over all sequences."""
+        """Return the number of scores of a head, over all sequences."""
 
     @property
-    def told(self) -> dict[str, Scalar]:
-        """Return lengths and their number, for the result."""
+    def metrics(self) -> dict[str, Scalar]:
+        """Return lengths and their number, as metrics of the result."""
 
 
 def flop_of(plan: Timed, *, causal: bool, backward: bool) -> float:
-    """Return the operations of a pass, masked ones left out, as everybody counts them."""
+    """Return the operations of a pass without masked ones, as is usual for attention."""
     forward = 4 * plan.heads * plan.squares * plan.dimension
     return forward * (0.5 if causal else 1.0) * (BACKWARD_PER_FORWARD if backward else 1.0)
 
@@ -105,8 +105,8 @@ class Plan:
         return self.batch * self.length**2
 
     @property
-    def told(self) -> dict[str, Scalar]:
-        """The shape, for the result."""
+    def metrics(self) -> dict[str, Scalar]:
+        """The shape, as metrics of the result."""
         return {"size": self.length, "batch": self.batch}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same work by torch's attention: cuDNN's kernels, FlashAttention's, or plain on a CPU."""
+"""Computes the same attention by torch: cuDNN's kernels, FlashAttention's, or plain on a CPU."""
 
 import logging
 from collections.abc import Callable

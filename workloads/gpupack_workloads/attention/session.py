@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks attention in 64 bits, times it beside torch's, and tells.
+"""Checks attention in 64 bits, times it against torch's, and reports.
 
 Before anything is timed two heads are compared element by element; afterwards all of them, as the
 last turns left them, by a projection.
@@ -26,7 +26,7 @@ from gpupack_workloads.devices import Device, choose_device, describe, memory_er
 from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.memory import require_memory
 from gpupack_workloads.results import Result, Scalar, headline
-from gpupack_workloads.timing import Kept, seconds_in_turns
+from gpupack_workloads.timing import LatestResult, seconds_in_turns
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def run(options: AttentionOptions) -> Result:
             seconds |= took
             last = check_timed(inputs, left, causal=causal, seed=options.seed)
             logger.info("%s: verified as it was timed", mask)
-            verdicts[mask] = first.beside(last)
+            verdicts[mask] = first.merge(last)
     return summarise(device, plan, verdicts=verdicts, seconds=seconds)
 
 
@@ -106,8 +106,10 @@ def times(
     found: dict[str, Seconds] = {}
     left: tuple[torch.Tensor, ...] = ()
     for name, work_of in (("forward", forward_of), ("backward", backward_of)):
-        # All are kept, so that no rival's result comes to lie where ours has been.
-        works = {rival: Kept(work_of(rivals[rival], inputs, causal=causal)) for rival in rivals}
+        # All results are kept, so that no rival's result gets the memory of ours.
+        works = {
+            rival: LatestResult(work_of(rivals[rival], inputs, causal=causal)) for rival in rivals
+        }
         works[OURS].spoil()
         found[f"{mask}_{name}"] = seconds_in_turns(
             works,
@@ -144,7 +146,7 @@ def summarise(
             metrics[f"{mask}_{what}_error_bound"] = agreement.bound
     shape: dict[str, Scalar] = {
         "layout": layout,
-        **plan.told,
+        **plan.metrics,
         "heads": plan.heads,
         "kv_heads": plan.kv_heads,
         "dimension": plan.dimension,
@@ -162,7 +164,7 @@ def summarise(
 
 
 def row_of(seconds: Seconds, flop: float) -> dict[str, Scalar]:
-    """Return our rate, and what it is of each rival's."""
+    """Return our rate, and its ratio to each rival's."""
     ours = seconds[OURS]
     row: dict[str, Scalar] = {"tflops": significant(flop / ours / 1e12)}
     for name, rival in seconds.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks attention over packed sequences in 64 bits, times it beside others', and tells.
+"""Checks attention over packed sequences in 64 bits, times it against others', and reports.
 
 Before anything is timed the first and the last sequence are compared element by element, in two
 heads; afterwards all heads of all sequences, as the last turns left them, by a projection.
@@ -15,8 +15,8 @@ from torch._functorch import config as functorch_config
 
 from gpupack_workloads.attention.checks import (
     Attention,
+    CheckSpec,
     Inputs,
-    Question,
     Verdict,
     check_timed,
     judge,
@@ -56,7 +56,7 @@ def run(options: AttentionOptions) -> Result:
     kernel = load("attention.varlen.ops", "attention_varlen")
     verdicts: dict[str, Verdict] = {}
     seconds: dict[str, Seconds] = {}
-    # flex's compiled backward gives its graph's memory away and runs once, unless told otherwise.
+    # By default flex's compiled backward releases its graph's memory and runs only once.
     with memory_errors(doing), functorch_config.patch(donated_buffer=False):
         check_edges(kernel, device, plan, seed=options.seed)
         packed = Packed(plan.lengths, device.torch)
@@ -69,7 +69,7 @@ def run(options: AttentionOptions) -> Result:
             took, left = times({OURS: ours} | rivals, inputs, device, plan, mask=mask)
             seconds |= took
             for each, results in parts_of(packed, inputs, left):
-                first = first.beside(check_timed(each, results, causal=causal, seed=options.seed))
+                first = first.merge(check_timed(each, results, causal=causal, seed=options.seed))
             logger.info("%s: verified as it was timed", mask)
             verdicts[mask] = first
     return summarise(device, plan, verdicts=verdicts, seconds=seconds, layout=VARLEN)
@@ -112,15 +112,15 @@ def check(attention: Attention, packed: Packed, inputs: Inputs, *, causal: bool)
     """
     o = attention(*inputs.qkv, causal=causal)
     left = (o.detach(), *torch.autograd.grad(o, inputs.qkv, inputs.do))
-    question = Question(causal=causal)
+    question = CheckSpec(causal=causal)
     places = sorted({(0, 0), (0, inputs.k.shape[1] - 1)})
     parts = parts_of(packed, inputs, left)
     first, last = (judge(*part, question, places=places) for part in (parts[0], parts[-1]))
-    return first.beside(last)
+    return first.merge(last)
 
 
 def parts_of(packed: Packed, inputs: Inputs, results: Results) -> Sequence[tuple[Inputs, Results]]:
-    """Return each sequence that is not empty as a problem of its own, a batch of one."""
+    """Return each non-empty sequence as a separate problem with a batch of one."""
 
     def alone(x: torch.Tensor, where: slice) -> torch.Tensor:
         return x[where].transpose(0, 1)[None]

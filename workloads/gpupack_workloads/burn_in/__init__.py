@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two minutes of hard work on one GPU, and a verdict: healthy, or why not.
+"""Loads one GPU for two minutes, and gives a verdict: healthy, or the reason why not.
 
     limits    what is judged, with which limits by default (no torch)
     models    what GPUs should do at least: a table by model (no torch)
     peers     the speeds of the other workers' GPUs, where no table knows the model
-    checks    measurements beside their limits: pure decisions (no torch)
+    checks    measurements compared with their limits: pure decisions (no torch)
     sensors   temperature, power, clocks and error counters, only ever read (no torch)
     patterns  what is written into memory and must be read back
     memory    writes patterns over the memory and compares
     compute   products whose results must repeat bit by bit and be right
     copies    bandwidth within the device and to and from the host
-    session   all of it in the order and the time that were asked for
+    session   all parts in the requested order and time
 
 Only `session`, `peers` and what they need import torch.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements beside their limits. Pure: what was observed comes in, what is wrong comes out."""
+"""Compares measurements with their limits. Pure: observations in, faults out."""
 
 import math
 import statistics
@@ -22,10 +22,10 @@ class Check:
     """One measurement and its limit.
 
     Attributes:
-        name: of the limit.
+        name: name of the limit.
         measured: in the unit that the name says.
         limit: None is not judged.
-        detail: what was seen, where a number does not tell it.
+        detail: description, if a number is not enough.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Check:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """What came back from memory.
+    """Findings of the memory test.
 
     Attributes:
         tested_bytes: how much of it was written and read back.
@@ -73,7 +73,7 @@ class MemoryReport:
 
 @dataclass(frozen=True)
 class ComputeReport:
-    """What became of one kind of product.
+    """Findings of one kind of product.
 
     Attributes:
         products: how many were computed.
@@ -94,7 +94,7 @@ class ComputeReport:
 
 @dataclass(frozen=True)
 class CopyReport:
-    """Bandwidth of one direction, and whether what arrived was what was sent."""
+    """Bandwidth of one direction, and whether the copied bytes are right."""
 
     gb_per_s: float
     changed: bool
@@ -102,7 +102,7 @@ class CopyReport:
 
 @dataclass(kw_only=True)
 class Observed:
-    """All that a run saw; what a run that broke off did not see is missing.
+    """All observations of a run; an aborted run has only some of them.
 
     Attributes:
         memory: none where no memory was tested.
@@ -111,7 +111,7 @@ class Observed:
         before: error counters at the start.
         after: error counters at the end.
         samples: readings under load.
-        xids: raised meanwhile.
+        xids: raised during the run.
         failure: the CUDA error that ended the run, or nothing.
     """
 
@@ -135,7 +135,7 @@ def judge(observed: Observed, limits: Limits) -> list[Check]:
 
 
 def speeds_of(observed: Observed) -> dict[str, float]:
-    """Return the measurements that tell a slow GPU from another of its model."""
+    """Return the measurements that distinguish a slow GPU from others of its model."""
     measured = _measurements(observed)
     return {name: measured[name] for name in SPEEDS if name in measured}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One product of two matrices, again and again: it must be right, and the same bits each time.
+"""Repeats one product of two matrices: it must be right, with the same bits each time.
 
 Right: by checksums of all its elements, computed in 64 bits, by another path of the hardware
 (reference/freivalds). In bf16 the numbers are random, which makes the GPU work hardest; the
@@ -34,9 +34,9 @@ class Products:
 
     Args:
         device: where.
-        dtype: of the matrices; float16 takes whole numbers.
+        dtype: type of the matrices; float16 takes whole numbers.
         size: rows and columns.
-        seed: of the numbers.
+        seed: seed of the numbers.
         multiply: writes A @ B into its third argument.
     """
 
@@ -55,12 +55,12 @@ class Products:
         self._wrong = int(not self._residual.holds)
         self._detail = "" if self._residual.holds else f"the first product is off: {self._residual}"
 
-    def batch(self, count: int, *, meanwhile: Callable[[], None]) -> None:
+    def batch(self, count: int, *, while_busy: Callable[[], None]) -> None:
         """Compute `count` products and compare each with the first.
 
-        `meanwhile` is called while the device is busy: for readings under load.
+        `while_busy` is called while the device computes, for readings under load.
         """
-        seconds = self._compute(count, meanwhile)
+        seconds = self._compute(count, while_busy)
         self._tflops.append(2 * self._c.shape[0] ** 3 * count / seconds / 1e12)
 
     def seconds_each(self) -> float:
@@ -79,11 +79,11 @@ class Products:
             detail=self._detail,
         )
 
-    def _compute(self, count: int, meanwhile: Callable[[], None]) -> float:
+    def _compute(self, count: int, while_busy: Callable[[], None]) -> float:
         """Compute and compare; return the seconds."""
         sums = torch.empty(count, dtype=torch.int64, device=self._c.device)
         seconds = seconds_per_call(
-            partial(self._fill, sums, meanwhile), device=self._c.device, repeats=1, warm_up=0
+            partial(self._fill, sums, while_busy), device=self._c.device, repeats=1, warm_up=0
         )
         wrong = int(torch.count_nonzero(sums != self._sum).item())
         if not wrong and not torch.equal(_bits(self._c), _bits(self._first)):
@@ -94,11 +94,11 @@ class Products:
         self._wrong += wrong
         return seconds
 
-    def _fill(self, sums: torch.Tensor, meanwhile: Callable[[], None]) -> None:
+    def _fill(self, sums: torch.Tensor, while_busy: Callable[[], None]) -> None:
         for index in range(sums.numel()):
             self._multiply(self._a, self._b, self._c)
             torch.sum(_bits(self._c), dim=0, dtype=torch.int64, out=sums[index])
-        meanwhile()
+        while_busy()
 
     def _describe(self, wrong: int, count: int) -> str:
         different = (_bits(self._c) != _bits(self._first)).nonzero()

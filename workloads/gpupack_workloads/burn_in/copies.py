@@ -21,7 +21,7 @@ GB = 1e9
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is copied at once, and how often; large enough that caches do not count."""
+    """Bytes and number of copies; large enough that caches do not count."""
 
     device_bytes: int
     host_bytes: int

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPU is held to: named limits, each of which the command line can replace.
+"""Named limits of a healthy GPU; the command line can replace each.
 
 A limit's name says what is measured, in which unit, and whether it is the most (`max_`) or the
-least (`min_`) that is healthy. None means: measured, told, not judged.
+least (`min_`) that is healthy. None means: measured and reported, but not judged.
 """
 
 import math
@@ -22,7 +22,7 @@ Basis = Literal["arguments", "measured", "data sheet", "peers", "unjudged"]
 
 @dataclass(frozen=True)
 class Limit:
-    """One thing that is judged.
+    """A limit of one measurement.
 
     Attributes:
         kind: which part of the GPU is suspect where the limit does not hold.
@@ -47,7 +47,7 @@ LIMITS: dict[str, Limit] = {
     "min_device_to_host_gb_per_s": Limit("bandwidth", None, "copy to pinned host memory"),
     "max_changed_copies": Limit("bandwidth", 0, "copies that arrived changed"),
     "max_temperature_c": Limit("thermal", 88, "hottest reading of the GPU"),
-    "max_memory_temperature_c": Limit("thermal", 95, "hottest reading of its memory"),
+    "max_memory_temperature_c": Limit("thermal", 95, "highest temperature of its memory"),
     "max_thermal_slowdown_ratio": Limit(
         "thermal", 0.05, "readings in which the driver slowed the GPU because of heat"
     ),
@@ -71,13 +71,13 @@ NOT_ON_CPUS: dict[str, float | None] = {"min_steady_ratio": None}
 
 @dataclass(frozen=True, kw_only=True)
 class BurnInOptions(Options):
-    """What the command line asks for.
+    """Options of `burn-in`.
 
     Attributes:
         seconds: how long all of it may take; None takes what suits the device.
         memory_percent: how much of the free memory is tested.
         limits: replacements by name.
-        gang: the workers of this job, whose GPUs are compared where no table knows the model.
+        gang: the workers of this job, whose GPUs are compared if no table has the model.
     """
 
     seconds: int | None = None

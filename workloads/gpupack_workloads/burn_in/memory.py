@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 WORD_BYTES = 8
 LARGEST_BLOCK_BYTES = 2**26
-"""Large enough that launches do not count, small enough to tell the place of a fault soon."""
+"""Large enough that launches do not count, small enough to locate a fault soon."""
 LARGEST_CHUNK_BLOCKS = 64
 SHOWN = 4
 """How many changed words a finding describes."""
@@ -29,7 +29,7 @@ class Memory:
     """A large part of a device's memory, held until this is deleted.
 
     Args:
-        device: whose.
+        device: owner of the memory.
         tested_bytes: how much; rounded down to blocks, at least one.
         block_bytes: how much is written and compared at once.
         touch: is shown the blocks after each writing; for tests, which change a bit there.
@@ -83,7 +83,7 @@ class Memory:
             yield number * words, block
 
     def _describe(self, pattern: Pattern, count: int) -> None:
-        """Look again for the first changed words; a fault in reading may be gone by now."""
+        """Read again and describe the first changed words; a read fault may have gone by now."""
         logger.error("%s: %d words came back changed", pattern.name, count)
         seen = len(self._detail)
         for first, block in self._places():

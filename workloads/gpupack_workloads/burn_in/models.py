@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What GPUs should do at least, by the driver's name: as measured, else by their data sheet.
+"""Minimum speeds of GPUs by the driver's name: measured, else from their data sheet.
 
 A data sheet's figure is a ceiling that no product or copy reaches, least of all on boards of little
 power. The parts of it below let every healthy board pass that we know figures of, and none that
@@ -25,8 +25,8 @@ class DataSheet:
     """NVIDIA's figures of one board.
 
     Attributes:
-        tflops: of dense 16-bit products by tensor cores that add in 32 bits.
-        memory_gb_per_s: of the GPU's own memory.
+        tflops: TFLOP/s of dense 16-bit products by tensor cores that add in 32 bits.
+        memory_gb_per_s: GB/s of the GPU's own memory.
         watts: the power that it may draw.
     """
 

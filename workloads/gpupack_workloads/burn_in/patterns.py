@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written into memory.
+"""Patterns that the memory test writes.
 
 A pattern gives the same words for the same place each time, so that what was read back can be
-compared with the pattern written again beside it, on the device.
+compared with a second copy of the pattern on the device.
 
 Each finds other faults. Its own address in every word: cells that answer to two addresses. Random
 words: cells that depend on their neighbours. A single one among zeros, walking through every bit of
@@ -25,7 +25,7 @@ SEED_STEP = 1_000_003
 
 
 class Pattern(Protocol):
-    """Words by place."""
+    """A pattern: words by position."""
 
     @property
     def name(self) -> str:
@@ -37,7 +37,7 @@ class Pattern(Protocol):
 
 @dataclass(frozen=True)
 class Address:
-    """Each word holds its own place."""
+    """Pattern with its own position in each word."""
 
     name: str = "address"
 
@@ -48,7 +48,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Random:
-    """Random words; the seed and the place give them again, if asked for by the same blocks."""
+    """Random words; seed and position reproduce them, if the blocks are the same."""
 
     seed: int
 
@@ -67,7 +67,7 @@ class Random:
 
 @dataclass(frozen=True)
 class Walking:
-    """One bit set in each word: the next one in the next word, and in the next step."""
+    """One set bit in each word: the next bit in the next word, and in the next step."""
 
     step: int
 
@@ -85,13 +85,13 @@ class Walking:
 
 @dataclass(frozen=True)
 class Inverted:
-    """Every bit of another pattern the other way round."""
+    """Another pattern with all bits inverted."""
 
     of: Pattern
 
     @property
     def name(self) -> str:
-        """Return whose inverse it is."""
+        """Return the name of the inverted pattern."""
         return f"inverted {self.of.name}"
 
     def fill(self, out: torch.Tensor, first: int) -> None:

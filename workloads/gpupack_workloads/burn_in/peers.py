@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU beside others of its model, in the other workers of one job.
+"""Compares a GPU with others of its model, in the other workers of one job.
 
 Of a model that no table knows, the others are the measure: on most of them nothing is wrong. Each
 worker leaves its speeds in a store that worker 0 holds, waits a while for the others, and compares.
@@ -16,16 +16,16 @@ from datetime import timedelta
 
 from torch.distributed import DistError, TCPStore
 
-from gpupack_workloads.distributed.rendezvous import Patience, wait_for_name
+from gpupack_workloads.distributed.rendezvous import WaitPolicy, wait_for_name
 from gpupack_workloads.errors import PeersMissing
 from gpupack_workloads.settings import Gang
 
 logger = logging.getLogger(__name__)
 
 WAIT_SECONDS = 120
-"""Workers of a job start together but for the pulling of an image."""
+"""Workers of a job start together, except for the time to pull an image."""
 LOOK_SECONDS = 0.5
-LEAST_PEERS = 2
+MIN_PEERS = 2
 """With one other GPU there is no telling which of the two is the slow one."""
 PART_OF_MEDIAN = 0.8
 
@@ -34,7 +34,7 @@ Speeds = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Peer:
-    """What one worker has measured.
+    """Measurements of one worker.
 
     Attributes:
         model: the driver's name of its GPU.
@@ -59,7 +59,7 @@ def exchange(own: Peer, gang: Gang, *, wait_seconds: float = WAIT_SECONDS) -> li
 def limits_from(peers: Sequence[Peer], model: str) -> dict[str, float]:
     """Return the least that is healthy of a model, by the median of the others of it."""
     alike = [peer.speeds for peer in peers if peer.model == model]
-    if len(alike) < LEAST_PEERS:
+    if len(alike) < MIN_PEERS:
         return {}
     names = set.intersection(*(set(speeds) for speeds in alike))
     return {
@@ -74,7 +74,7 @@ class _Exchange:
     def __init__(self, gang: Gang, wait_seconds: float) -> None:
         self._gang = gang
         self._deadline = time.monotonic() + wait_seconds
-        address = wait_for_name(gang.host, Patience(deadline_seconds=wait_seconds))
+        address = wait_for_name(gang.host, WaitPolicy(deadline_seconds=wait_seconds))
         self._store = TCPStore(
             address,
             gang.port,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Temperature, power, clocks and error counters of a GPU, through NVML. Nothing is ever set.
+"""Reads temperature, power, clocks and error counters of a GPU through NVML; it sets nothing.
 
-What a driver or a board does not tell is left out: no reading is no finding. Without the library
+Values that a driver or a board does not have are left out and not judged. Without the library
 (nvidia-ml-py) or the driver's side of it there are no readings at all, and the result says so.
 """
 
@@ -24,7 +24,7 @@ APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 
 @dataclass(frozen=True)
 class Slowdowns:
-    """Why the GPU is slower than it could be just now; the power cap is no reason for worry."""
+    """Current reasons for reduced clocks; the power cap is not a fault."""
 
     heat: bool
     board: bool
@@ -32,7 +32,7 @@ class Slowdowns:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One reading under load; None where it is not told."""
+    """One reading under load; None if the driver does not report it."""
 
     temperature_c: int | None = None
     memory_temperature_c: int | None = None
@@ -44,7 +44,7 @@ class Sample:
 
 
 class Sensors(Protocol):
-    """What can be read of a GPU.
+    """Interface to a GPU's readings.
 
     Attributes:
         source: where the readings come from, or why there are none.
@@ -63,7 +63,7 @@ class Sensors(Protocol):
 
 
 class NoSensors:
-    """Where nothing can be read."""
+    """No readings."""
 
     def __init__(self, why: str) -> None:
         self.source = f"none: {why}"
@@ -95,7 +95,7 @@ def open_sensors(uuid: str) -> Sensors:
 
 
 class NvmlSensors:
-    """The driver's readings.
+    """Readings by NVML.
 
     Args:
         nvml: the module `pynvml`, or anything with its functions.
@@ -106,7 +106,7 @@ class NvmlSensors:
         self._nvml = nvml
         self._handle = handle
         self._events = self._listen()
-        self.source = f"NVML, driver {self._told(nvml.nvmlSystemGetDriverVersion)}"
+        self.source = f"NVML, driver {self._read_optional(nvml.nvmlSystemGetDriverVersion)}"
 
     def sample(self) -> Sample:
         """Read what changes from moment to moment."""
@@ -189,10 +189,10 @@ class NvmlSensors:
         return value
 
     def _of_gpu(self, function: str, *arguments: Any) -> Any:
-        return self._told(getattr(self._nvml, function), self._handle, *arguments)
+        return self._read_optional(getattr(self._nvml, function), self._handle, *arguments)
 
-    def _told(self, call: Callable[..., T], *arguments: Any) -> T | None:
-        """Ask for something that not every driver or board tells."""
+    def _read_optional(self, call: Callable[..., T], *arguments: Any) -> T | None:
+        """Read a value that not every driver or board has; None if it does not."""
         try:
             return call(*arguments)
         except self._nvml.NVMLError:

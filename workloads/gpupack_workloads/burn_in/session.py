@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run: copies, then memory, then products while the memory holds a pattern, then the verdict.
+"""Runs copies, then the memory test, then products while memory holds a pattern, then the verdict.
 
 The products heat the GPU while most of its memory holds random words, which must still be there
-afterwards. Each part has its share of the time that was asked for, and stops when that is over.
+afterwards. Each part has its share of the requested time, and stops when that is over.
 """
 
 import contextlib
@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 MEMORY_ENDS = 0.52
 """Part of the time after which the patterns end; what is left after them is for products."""
 COMPUTE_ENDS = 0.97
-LEAST_PATTERNS = 6
-"""Address, random, a walking bit and their inverses are tried in however little time."""
+MIN_PATTERNS = 6
+"""Address, random, a walking bit and their inverses are tried even in a short time."""
 RESERVE_BYTES = 3 * 2**29
 """Left free for what libraries take on the side."""
 SIMULATED_BYTES = 2**24
@@ -54,7 +54,7 @@ def _leave(blocks: Sequence[torch.Tensor]) -> None:
 
 @dataclass(frozen=True)
 class Instruments:
-    """What the run works with; tests put faults into it."""
+    """Parts of the run; tests replace them with faulty ones."""
 
     multiply: Multiply = _multiply
     copy: Copy = _copy
@@ -70,10 +70,10 @@ class Plan:
     Attributes:
         seconds: for everything.
         copies: how much is copied.
-        dtypes: of the products; the first one's speed is judged.
-        size: of the matrices.
+        dtypes: types of the products; the first one's speed is judged.
+        size: size of the matrices.
         batch_seconds: how long a batch of products takes about.
-        block_bytes: of the memory test.
+        block_bytes: bytes per block of the memory test.
     """
 
     seconds: float
@@ -142,7 +142,7 @@ def run(options: BurnInOptions, instruments: Instruments | None = None) -> Resul
 
 
 def _judge(observed: Observed, device: Device, options: BurnInOptions) -> tuple[list[Check], Basis]:
-    """Hold what was seen to its limits, which the other workers' GPUs may have to tell."""
+    """Compare the observations with the limits, which may depend on the other workers' GPUs."""
     others = peers.exchange(peers.Peer(device.name, speeds_of(observed)), options.gang)
     of_peers = {} if device.simulated else peers.limits_from(others, device.name)
     simulated, replaced = device.simulated, options.limits
@@ -153,7 +153,7 @@ def _judge(observed: Observed, device: Device, options: BurnInOptions) -> tuple[
 
 @dataclass(frozen=True)
 class _Bench:
-    """What every part of the run needs."""
+    """State that every part of the run needs."""
 
     device: torch.device
     plan: Plan
@@ -163,7 +163,7 @@ class _Bench:
     start: float
 
     def before(self, part: float) -> bool:
-        """Whether this part of the time is not over."""
+        """Return whether this fraction of the time is not over."""
         return self.tools.clock() - self.start < part * self.plan.seconds
 
 
@@ -203,7 +203,7 @@ def _try_memory(observed: Observed, bench: _Bench) -> Memory:
     )
     logger.info("memory: %.2f GiB are tested", memory.tested_bytes / GIB)
     for number, pattern in enumerate(sequence(bench.options.seed)):
-        if number >= LEAST_PATTERNS and not bench.before(MEMORY_ENDS):
+        if number >= MIN_PATTERNS and not bench.before(MEMORY_ENDS):
             break
         memory.write(pattern)
         _sample(observed, bench)
@@ -247,7 +247,7 @@ def _try_products(observed: Observed, bench: _Bench, products: dict[str, Product
     turn = 0
     while turn < len(turns) or bench.before(COMPUTE_ENDS):
         name = turns[turn % len(turns)]
-        products[name].batch(counts[name], meanwhile=lambda: _sample(observed, bench))
+        products[name].batch(counts[name], while_busy=lambda: _sample(observed, bench))
         observed.compute[name] = products[name].report()
         turn += 1
     for name in names:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a burn-in: the verdict first, then what it rests on, then each check as a row."""
+"""Result of a burn-in: the verdict, the figures behind it, and each check as a row."""
 
 import statistics
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from gpupack_workloads.memory import GIB
 from gpupack_workloads.results import Result, Scalar, headline
 
 CONTENT_CHECKS = ("max_wrong_words", "max_wrong_products", "max_changed_copies")
-"""Those that say whether what was computed, kept and copied was right."""
+"""Checks of the contents of computations, memory and copies."""
 LONGEST_TEXT = 1500
 
 

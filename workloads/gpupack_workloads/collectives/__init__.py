@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collective operations over every process of every worker, checked exactly.
 
-    options     what the command line asks for
+    options     options of the command line
     rank_data   which rank this is, and its data: whole numbers that every rank can compute
     operation   what is known of one: all_reduce, all_gather, reduce_scatter, broadcast,
                 all_to_all, send_recv, reduce, gather and scatter, each with what must arrive

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every rank gets every rank's part. The size is that of what is received."""
+"""All-gather: every rank gets every rank's part. The size is that of the output."""
 
 from typing import ClassVar
 
@@ -10,18 +10,18 @@ from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 
 class AllGather:
-    """In place, the part that a rank sends lies where it belongs in what it receives."""
+    """All-gather; in place, the part that a rank sends is at its position in the output."""
 
     name: ClassVar[str] = "all-gather"
     shared: ClassVar[bool] = True
     in_place: ClassVar[tuple[bool, ...]] = (False, True)
 
     def crossings(self, ranks: int) -> float:
-        """(n-1)/n: one's own part stays."""
+        """Return (n-1)/n: a rank's own part stays."""
         return (ranks - 1) / ranks
 
     def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:
-        """A part to send, the whole to receive."""
+        """Return buffers: a part to send, the whole to receive."""
         whole, own = whole_and_part(elements, rank_data, in_place=in_place)
         return Buffers(own, whole)
 
@@ -30,7 +30,7 @@ class AllGather:
         dist.all_gather_into_tensor(buffers.receive, buffers.send)
 
     def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
-        """Every part holds its rank's data."""
+        """Count errors: every part must have its rank's data."""
         return sum(
             count_wrong(part(buffers.receive, rank_data, rank), rank_data.data(rank))
             for rank in range(rank_data.ranks)

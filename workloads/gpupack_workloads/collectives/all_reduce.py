@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every rank gets the sum (or product, …) of all buffers. torch has it in place only."""
+"""All-reduce: every rank gets the sum (or product, …) of all buffers. torch's is in place only."""
 
 from typing import ClassVar
 
@@ -10,18 +10,18 @@ from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 
 class AllReduce:
-    """Each byte goes to where it is summed, and its sum comes back."""
+    """All-reduce: each byte goes to the rank that sums it, and the sum comes back."""
 
     name: ClassVar[str] = "all-reduce"
     shared: ClassVar[bool] = False
     in_place: ClassVar[tuple[bool, ...]] = (True,)
 
     def crossings(self, ranks: int) -> float:
-        """2(n-1)/n."""
+        """Return 2(n-1)/n."""
         return 2 * (ranks - 1) / ranks
 
     def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:  # noqa: ARG002
-        """One buffer."""
+        """Return one buffer."""
         whole = rank_data.zeros(elements)
         return Buffers(whole, whole)
 
@@ -30,5 +30,5 @@ class AllReduce:
         dist.all_reduce(buffers.receive, op=reduce_op(rank_data))
 
     def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
-        """Every position holds what reducing over the ranks gives."""
+        """Count errors: every position must have the reduction over the ranks."""
         return count_wrong(buffers.receive, rank_data.reduced, tolerance=rank_data.tolerance)

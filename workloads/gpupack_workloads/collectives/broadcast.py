@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every rank gets rank 0's buffer. torch has it in place only."""
+"""Broadcast: every rank gets rank 0's buffer. torch's is in place only."""
 
 from typing import ClassVar
 
@@ -10,18 +10,18 @@ from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 
 class Broadcast:
-    """Each byte goes around once."""
+    """Broadcast: each byte goes to every rank once."""
 
     name: ClassVar[str] = "broadcast"
     shared: ClassVar[bool] = False
     in_place: ClassVar[tuple[bool, ...]] = (True,)
 
     def crossings(self, ranks: int) -> float:
-        """Return 1, unless there is nobody else."""
+        """Return 1, or 0 if there is no other rank."""
         return float(ranks > 1)
 
     def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:  # noqa: ARG002
-        """One buffer."""
+        """Return one buffer."""
         whole = rank_data.zeros(elements)
         return Buffers(whole, whole)
 
@@ -30,5 +30,5 @@ class Broadcast:
         dist.broadcast(buffers.receive, src=ROOT)
 
     def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
-        """Everything is the root's: what did not come is a rank's own."""
+        """Count errors: all data must be the root's; missing data are the rank's own."""
         return count_wrong(buffers.receive, rank_data.data(ROOT))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rank 0 gets every rank's part. The size is that of what it receives."""
+"""Gathers every rank's part on rank 0. The size is that of rank 0's buffer."""
 
 from typing import ClassVar
 
@@ -10,18 +10,18 @@ from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 
 class Gather:
-    """torch has it out of place only."""
+    """Gather; torch's is out of place only."""
 
     name: ClassVar[str] = "gather"
     shared: ClassVar[bool] = True
     in_place: ClassVar[tuple[bool, ...]] = (False,)
 
     def crossings(self, ranks: int) -> float:
-        """(n-1)/n: the root's own part stays."""
+        """Return (n-1)/n: the root's own part stays."""
         return (ranks - 1) / ranks
 
     def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:  # noqa: ARG002
-        """A part to send; at the root the whole to receive."""
+        """Return buffers: a part to send; at the root also the whole to receive."""
         received = elements if rank_data.rank == ROOT else 0
         return Buffers(rank_data.zeros(elements // rank_data.ranks), rank_data.zeros(received))
 
@@ -33,7 +33,7 @@ class Gather:
         dist.gather(buffers.send, parts, dst=ROOT)
 
     def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
-        """At the root every part holds its rank's data."""
+        """Count errors: at the root every part must have its rank's data."""
         if rank_data.rank != ROOT:
             return 0
         return sum(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times one operation at one size, then checks what the timed calls left.
+"""Times one operation at one size, then checks the results of the timed calls.
 
 A size that does not divide into whole elements for every rank is rounded up, and the row says what
 was moved.
@@ -23,7 +23,7 @@ from gpupack_workloads.bandwidth import algorithm_gb_per_s, bus_gb_per_s
 from gpupack_workloads.collectives.operation import Operation
 from gpupack_workloads.collectives.rank_data import ELEMENT_BYTES, PIECE, RankData
 from gpupack_workloads.collectives.series import Call, Series
-from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.results import Scalar
 from gpupack_workloads.timing import seconds_per_call
@@ -44,19 +44,19 @@ WARM_UP = {"cuda": 5, "cpu": 1}
 # A batch on GPUs lasts long enough for the ranks' unequal starts not to count.
 BATCH_BYTES = 2**29
 MAX_REPEATS = 100
-LEAST_REPEATS = 3
+MIN_REPEATS = 3
 # Out of place: to send and to receive.
-LEAST_BUFFERS = 2
-# What filling and checking take beside them.
+MIN_BUFFERS = 2
+# Memory that filling and checking need in addition.
 PIECES = 6
 
 
 @dataclass(frozen=True)
 class Calls:
-    """How often to call; None takes what suits device and size.
+    """Numbers of calls; None: defaults for device and size.
 
     Attributes:
-        iterations: of a batch.
+        iterations: number of calls of a batch.
         warmup: before the first.
     """
 
@@ -72,8 +72,8 @@ class Times:
     """Seconds per call, of all ranks.
 
     Attributes:
-        seconds: of the slowest rank in each batch, the median batch.
-        ranks: of each rank by itself, its median batch.
+        seconds: seconds of the slowest rank in each batch, the median batch.
+        ranks: seconds of each rank, its median batch.
     """
 
     seconds: float
@@ -82,7 +82,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one operation at one size took: the slowest rank's mean in the median batch.
+    """Time of one operation at one size: the slowest rank's mean in the median batch.
 
     Attributes:
         operation: which.
@@ -90,7 +90,7 @@ class Measurement:
         size_bytes: as nccl-tests count the operation's size.
         seconds: per call.
         bus_gb_per_s: traffic per link.
-        ranks_seconds: of each rank by itself, in the order of the ranks.
+        ranks_seconds: seconds of each rank, in their order.
         tolerance: by how much of itself an element was let be wrong.
     """
 
@@ -125,7 +125,7 @@ def measure(
 
     Args:
         operation: which.
-        size: of the buffer in bytes.
+        size: size of the buffer in bytes.
         rank_data: ours.
         in_place: whether to write where it reads.
         often: how many calls.
@@ -212,7 +212,7 @@ def repeats_for(size: int, device: torch.device) -> int:
     """Return how many calls make a batch."""
     if device.type == "cpu":
         return 1
-    return max(LEAST_REPEATS, min(MAX_REPEATS, BATCH_BYTES // size))
+    return max(MIN_REPEATS, min(MAX_REPEATS, BATCH_BYTES // size))
 
 
 def needed_bytes(
@@ -223,7 +223,7 @@ def needed_bytes(
     iterations: int | None = None,
 ) -> int:
     """Return how much memory the buffers of a size take, with what fills and checks them."""
-    buffers = max(LEAST_BUFFERS, iterations or repeats_for(largest, device))
+    buffers = max(MIN_BUFFERS, iterations or repeats_for(largest, device))
     # Data are worked out in 32 bits, or in the type's own if they are more.
     piece = min(PIECE, largest // element_bytes) * max(ELEMENT_BYTES, element_bytes)
     return buffers * largest + PIECES * piece

@@ -41,7 +41,7 @@ def methods(rank_data: RankData, *, largest: int, repeats: int) -> dict[str, Met
 
 
 def nccl(rank_data: RankData, largest: int, repeats: int) -> Method:
-    """NCCL as torch calls it."""
+    """Sum with NCCL as torch calls it."""
     rows = rank_data.zeros(repeats * largest).view(repeats, largest)
 
     def calls(elements: int) -> list[Call]:
@@ -53,7 +53,7 @@ def nccl(rank_data: RankData, largest: int, repeats: int) -> Method:
 
 
 def torch_one_shot(rank_data: RankData, largest: int) -> Method:
-    """One kernel of torch: every rank reads all buffers between two barriers."""
+    """Sum with one kernel of torch: every rank reads all buffers between two barriers."""
     group, buffer = symmetric_buffer(rank_data, largest)
     whole = rank_data.zeros(largest)
 
@@ -68,7 +68,7 @@ def torch_one_shot(rank_data: RankData, largest: int) -> Method:
 
 
 def torch_two_shot(rank_data: RankData, largest: int, repeats: int) -> Method:
-    """One kernel of torch: every rank sums its part, then reads the others'."""
+    """Sum with one kernel of torch: every rank sums its part, then reads the others'."""
     group, buffer = symmetric_buffer(rank_data, repeats * largest)
     rows = buffer.view(repeats, largest)
 
@@ -83,7 +83,7 @@ def torch_two_shot(rank_data: RankData, largest: int, repeats: int) -> Method:
 
 
 def packets(rank_data: RankData, largest: int) -> Method:
-    """Our kernel: see kernels/all_reduce."""
+    """Sum with our kernel: see kernels/all_reduce."""
     from gpupack_workloads.kernels.all_reduce.launch import (  # noqa: PLC0415  imports Triton
         symmetric_all_reduce,
     )

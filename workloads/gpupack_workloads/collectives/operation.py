@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a collective operation."""
+"""Interface of a collective operation."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -22,7 +22,7 @@ TORCH_OPS = {
 
 @dataclass(frozen=True)
 class Buffers:
-    """What a rank sends and where it receives; one and the same where the operation is in place."""
+    """Input and output buffer of a rank; the same buffer if the operation is in place."""
 
     send: torch.Tensor
     receive: torch.Tensor

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line asks of `collectives`."""
+"""Options of `collectives`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +42,7 @@ class CollectivesOptions(Options):
         smallest: the first buffer in bytes; sizes double from there.
         plots: folder for figures, if any are wanted.
         tune: whether to try NCCL's settings against its defaults.
-        dtype: of the elements, of DTYPES.
+        dtype: type of the elements, of DTYPES.
         reduce_op: what REDUCING operations do with them, of REDUCE_OPS.
         iterations: calls of a batch; None: by the size.
         warmup: calls before the first batch; None: what suits the device.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each process of `collectives` does."""
+"""Work of each process of `collectives`."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,9 +30,9 @@ from gpupack_workloads.collectives.send_recv import SendRecv
 from gpupack_workloads.collectives.small import measure_small
 from gpupack_workloads.collectives.summary import summarise
 from gpupack_workloads.devices import memory_errors
+from gpupack_workloads.distributed.memory_check import require_memory_on_all_ranks
+from gpupack_workloads.distributed.peer_access import can_access_peers
 from gpupack_workloads.distributed.rank import Rank, group
-from gpupack_workloads.distributed.reach import reach_one_another
-from gpupack_workloads.distributed.room import require_room
 from gpupack_workloads.results import Result, Scalar
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,9 @@ def largest_bytes(options: CollectivesOptions, rank: Rank, defaults: Mapping[str
         iterations=options.iterations,
     )
     smaller = "--size" if options.iterations is None else "--size or --iterations"
-    require_room(needed, device, doing=f"a buffer of {largest} bytes", smaller=smaller)
+    require_memory_on_all_ranks(
+        needed, device, doing=f"a buffer of {largest} bytes", smaller=smaller
+    )
     return largest
 
 
@@ -109,7 +111,7 @@ def measurements(
 def small_rows(options: CollectivesOptions, rank: Rank) -> list[dict[str, Scalar]]:
     """Measure small all-reduces, where the GPUs of all ranks reach one another's memory."""
     wanted = "all-reduce" in options.operations and options.usual
-    if not wanted or not reach_one_another(rank):
+    if not wanted or not can_access_peers(rank):
         return []
     rows = measure_small(rank_data_of(rank, options.seed))
     dist.barrier()

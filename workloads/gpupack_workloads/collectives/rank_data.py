@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rank this is, its data, and what reducing them gives.
+"""Data of each rank, and the result of their reduction.
 
 Data are small whole numbers, so that every order of summation gives the same number in every type:
 a result is right or wrong, and no tolerance hides an error. Position i of rank r holds
@@ -23,7 +23,7 @@ ELEMENT_BYTES = 4
 RANK_STEP = 31
 # Not among them: RANK_STEP itself, with which all ranks would have the same.
 MODULI = (61, 59, 53, 47, 43, 41, 37, 29, 23, 19, 17, 13, 11, 7, 5, 3, 2)
-# Neither a term nor what a reduction gives: stands where nothing has arrived yet.
+# Neither a term nor the result of a reduction: the content where nothing has arrived yet.
 MISSING = -1
 # Up to which a type counts exactly, and without MISSING (255 as an unsigned byte).
 LARGEST = {
@@ -36,7 +36,7 @@ LARGEST = {
     torch.int8: 2**7 - 1,
     torch.uint8: 2**8 - 2,
 }
-# Filling and checking take pieces of 256 MiB, so that they need little beside the buffers.
+# Filling and checking take pieces of 256 MiB, so that they need little more than the buffers.
 PIECE = 2**26
 
 # How two ranks' whole numbers become one; a product's are exponents of two.
@@ -54,14 +54,14 @@ Values = Callable[[int, int], torch.Tensor]
 
 @dataclass(frozen=True)
 class RankData:
-    """This rank among all.
+    """This rank and its data.
 
     Attributes:
         rank: ours, from 0.
         ranks: how many there are.
         device: where the buffers are.
-        seed: of the data.
-        dtype: of the elements.
+        seed: seed of the data.
+        dtype: type of the elements.
         reduce_op: what reductions do: sum, prod, min, max or avg.
     """
 
@@ -84,7 +84,7 @@ class RankData:
                 return modulus
         raise BadArgument(
             f"{self.dtype} counts exactly to {LARGEST[self.dtype]}: sums over {self.ranks} ranks"
-            " cannot be checked; ask for another --dtype"
+            " cannot be checked; choose another --dtype"
         )
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every rank gets its part of the sum (or product, …) of all buffers. The size is what is sent."""
+"""Reduce-scatter: every rank gets its part of the reduction. The size is that of the input."""
 
 from typing import ClassVar
 
@@ -11,18 +11,18 @@ from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 
 class ReduceScatter:
-    """In place, the sum replaces one's own part of what was sent."""
+    """Reduce-scatter; in place, the sum replaces the rank's own part of the input."""
 
     name: ClassVar[str] = "reduce-scatter"
     shared: ClassVar[bool] = True
     in_place: ClassVar[tuple[bool, ...]] = (False, True)
 
     def crossings(self, ranks: int) -> float:
-        """(n-1)/n: one's own part stays."""
+        """Return (n-1)/n: a rank's own part stays."""
         return (ranks - 1) / ranks
 
     def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:
-        """The whole to send, a part to receive."""
+        """Return buffers: the whole to send, a part to receive."""
         whole, own = whole_and_part(elements, rank_data, in_place=in_place)
         return Buffers(whole, own)
 
@@ -31,7 +31,7 @@ class ReduceScatter:
         dist.reduce_scatter_tensor(buffers.receive, buffers.send, op=reduce_op(rank_data))
 
     def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
-        """Our part holds what reducing over the ranks gives at our positions."""
+        """Count errors: our part must have the reduction over the ranks at our positions."""
         start = rank_data.rank * buffers.receive.numel()
 
         def values(first: int, count: int) -> torch.Tensor:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every rank gets its part of rank 0's buffer. The size is that of what rank 0 sends."""
+"""Scatter: every rank gets its part of rank 0's buffer. The size is that of rank 0's buffer."""
 
 from typing import ClassVar
 
@@ -10,18 +10,18 @@ from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 
 class Scatter:
-    """torch has it out of place only."""
+    """Scatter; torch's is out of place only."""
 
     name: ClassVar[str] = "scatter"
     shared: ClassVar[bool] = True
     in_place: ClassVar[tuple[bool, ...]] = (False,)
 
     def crossings(self, ranks: int) -> float:
-        """(n-1)/n: the root's own part stays."""
+        """Return (n-1)/n: the root's own part stays."""
         return (ranks - 1) / ranks
 
     def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:  # noqa: ARG002
-        """At the root the whole to send; a part to receive."""
+        """Return buffers: at the root the whole to send; a part to receive."""
         sent = elements if rank_data.rank == ROOT else 0
         return Buffers(rank_data.zeros(sent), rank_data.zeros(elements // rank_data.ranks))
 
@@ -33,6 +33,6 @@ class Scatter:
         dist.scatter(buffers.receive, parts, src=ROOT)
 
     def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
-        """What arrives is the root's at our positions."""
+        """Count errors: the received part must be the root's at our positions."""
         start = rank_data.rank * buffers.receive.numel()
         return count_wrong(buffers.receive, rank_data.data(ROOT, start))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every rank sends to the next and receives from the one before, round in a ring."""
+"""Send and receive: every rank sends to the next and receives from the one before, in a ring."""
 
 from typing import ClassVar
 
@@ -10,18 +10,18 @@ from gpupack_workloads.collectives.rank_data import RankData, count_wrong
 
 
 class SendRecv:
-    """Both directions of a rank's links are busy."""
+    """Send and receive; both directions of a rank's links are busy."""
 
     name: ClassVar[str] = "send-recv"
     shared: ClassVar[bool] = False
     in_place: ClassVar[tuple[bool, ...]] = (False,)
 
     def crossings(self, ranks: int) -> float:
-        """Return 1, unless there is nobody else."""
+        """Return 1, or 0 if there is no other rank."""
         return float(ranks > 1)
 
     def buffers(self, elements: int, rank_data: RankData, *, in_place: bool) -> Buffers:  # noqa: ARG002
-        """Two buffers of a size."""
+        """Return two buffers of the same size."""
         return Buffers(rank_data.zeros(elements), rank_data.zeros(elements))
 
     def start(self, buffers: Buffers, rank_data: RankData) -> None:
@@ -37,5 +37,5 @@ class SendRecv:
             work.wait()
 
     def count_wrong(self, buffers: Buffers, rank_data: RankData) -> int:
-        """What arrives is the previous rank's."""
+        """Count errors: the received data must be the previous rank's."""
         return count_wrong(buffers.receive, rank_data.data((rank_data.rank - 1) % rank_data.ranks))

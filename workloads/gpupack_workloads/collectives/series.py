@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls one after another, each of which leaves a result to check.
+"""A series of calls; each has a result to check.
 
 A call in place changes what it read, and a sum of sums soon exceeds what a float counts exactly. So
-each call of a batch has buffers of its own, as nccl-tests rotate theirs, and they are filled anew
+each call of a batch has its own buffers, as in nccl-tests, and they are filled again
 before each batch. A call out of place reads the same again: one serves for all.
 """
 
@@ -10,13 +10,13 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import WrongResult
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call on buffers of its own.
+    """A call with its own buffers.
 
     Attributes:
         start: runs it.
@@ -32,10 +32,10 @@ class Call:
 
 
 class Series:
-    """Calls that take turns.
+    """Calls in turns, each with its own buffers.
 
     Args:
-        name: of what they do.
+        name: name of their operation.
         calls: as many as a batch has, or one that can be repeated.
         rank: ours.
     """

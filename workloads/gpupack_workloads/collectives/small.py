@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduce of small buffers: NCCL, torch's symmetric memory, and our kernel, side by side.
+"""All-reduce of small buffers: NCCL, torch's symmetric memory, and our kernel.
 
 Up to 64 KiB an all-reduce is all latency: NCCL launches a kernel that synchronises several times.
 Where all GPUs of the gang are in one host and reach one another's memory, one kernel can read what

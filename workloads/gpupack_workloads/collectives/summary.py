@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the result out of what was measured."""
+"""Makes the result from the measurements."""
 
 from collections.abc import Sequence
 

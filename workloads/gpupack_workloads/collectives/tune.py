@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL's all-reduce under other settings, to know what its defaults leave.
+"""Measures NCCL's all-reduce with other settings, for comparison with its defaults.
 
 NCCL reads its settings when a process starts, so each is tried by new processes: the largest
 all-reduce once more. The defaults are tried again too, because two runs of one setting differ.

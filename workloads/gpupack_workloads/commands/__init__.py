@@ -13,7 +13,7 @@ import click
 
 NO_COMMANDS = ("common", "serving")
 SERVERS = ("inference-server",)
-"""Commands that run until they are told to end: a Deployment's, and no GPUJob's workload."""
+"""Commands that run until a signal ends them: for a Deployment, not for a GPUJob."""
 OF_OWN_IMAGES = ("tensorflow",)
 """Commands that are in another image: a GPUJob names that, and no workload."""
 

@@ -64,7 +64,7 @@ def command(
     dimension: str | None,
     **shape: int | str | None,
 ) -> None:
-    """Compute fused attention forward and backward, checked in 64 bits, timed beside cuDNN."""
+    """Compute fused attention forward and backward, checked in 64 bits, timed against cuDNN."""
     try:
         options = AttentionOptions(
             size=size,

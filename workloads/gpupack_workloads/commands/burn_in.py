@@ -23,13 +23,15 @@ def read_limits(
         raise click.BadParameter(str(error), context, parameter) from error
 
 
-def told(limit: Limit) -> str:
+def describe_limit(limit: Limit) -> str:
     """Return a limit's meaning and default."""
-    default = "not judged, but for known GPUs" if limit.default is None else f"{limit.default:g}"
+    default = "not judged, except for known GPUs" if limit.default is None else f"{limit.default:g}"
     return f"{limit.meaning} [{limit.kind}; {default}]"
 
 
-EPILOG = "\b\nLimits:\n" + "\n".join(f"  {name}: {told(limit)}" for name, limit in LIMITS.items())
+EPILOG = "\b\nLimits:\n" + "\n".join(
+    f"  {name}: {describe_limit(limit)}" for name, limit in LIMITS.items()
+)
 
 
 @click.command("burn-in", epilog=EPILOG)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every command has: its options, and how it ends."""
+"""Common options and exit of all commands."""
 
 import importlib
 import logging
@@ -11,18 +11,18 @@ from typing import Any, TypeVar
 
 import click
 
-from gpupack_workloads.errors import BadArgument, WorkloadError, WrongResult, told_to_end
+from gpupack_workloads.errors import BadArgument, WorkloadError, WrongResult, termination_error
 from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.results import Result, headline, in_full, report, result_bytes, result_path
 from gpupack_workloads.seeds import LARGEST_SEED
 from gpupack_workloads.settings import Gang, Options, prepare, temporary_folder
-from gpupack_workloads.signals import Heeding, Told, heeding_signals
+from gpupack_workloads.signals import EndRequested, SignalContext, raising_on_signals
 
 logger = logging.getLogger(__name__)
 
 
 class FiniteRange(click.FloatRange):
-    """Numbers in a range; NaN, which is in no range and not outside of one, is none."""
+    """Numbers in a range; NaN is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
@@ -49,16 +49,18 @@ def common(command: Command) -> Command:
     return command
 
 
-def finish(name: str, run: Run, *, as_json: bool, heeding: Heeding = heeding_signals) -> None:
+def finish(
+    name: str, run: Run, *, as_json: bool, signals: SignalContext = raising_on_signals
+) -> None:
     """Run a workload's module, report what came out and leave with its exit status.
 
     Where click's context has an object, it is what a command puts around another one's run.
 
     Args:
-        name: of the workload.
+        name: name of the workload.
         run: what to do with its module.
         as_json: whether to print the whole result.
-        heeding: what signals to end do from before the module is imported until it has run.
+        signals: what signals to end do from before the module is imported until it has run.
     """
     around: Callable[[Run], Run] = click.get_current_context().obj or (lambda run: run)
     logging.basicConfig(
@@ -66,7 +68,7 @@ def finish(name: str, run: Run, *, as_json: bool, heeding: Heeding = heeding_sig
     )
     prepare(os.environ)
     try:
-        with heeding():
+        with signals():
             module = importlib.import_module(f"gpupack_workloads.{name.replace('-', '_')}")
             result = around(run)(module)
     except WrongResult as error:
@@ -76,14 +78,14 @@ def finish(name: str, run: Run, *, as_json: bool, heeding: Heeding = heeding_sig
         fail(error)
     except Unsupported as error:
         fail(BadArgument(str(error)))
-    except Told as told:
-        fail(told_to_end(told.sigval))
+    except EndRequested as request:
+        fail(termination_error(request.sigval))
     else:
         show(result, as_json=as_json)
 
 
 def in_gang(options: Options) -> Run:
-    """Return what runs a workload as this worker of its gang; the place is read then."""
+    """Return a function that runs a workload as this worker; it reads the worker's place."""
 
     def run(module: Any) -> Result:
         gang = Gang.from_environ(os.environ)

@@ -43,7 +43,7 @@ def command(  # noqa: PLR0913  click hands over each option by its name
     require_gpu: bool,
     as_json: bool,
 ) -> None:
-    """Multiply matrices by CUDA C++, from one thread per element to tensor cores, beside cuBLAS."""
+    """Multiply matrices in CUDA C++, one thread per element to tensor cores, against cuBLAS."""
     if dtype is not None and source is None:
         raise click.UsageError("--dtype is of the operands of --source FILE, which is missing")
     options = CudaMatmulOptions(

@@ -10,6 +10,6 @@ from gpupack_workloads.settings import Options
 @click.command("device-query")
 @common
 def command(seed: int, *, require_gpu: bool, as_json: bool) -> None:
-    """Say what every GPU of this container is, as CUDA, torch and NVML have it, who must agree."""
+    """Report every GPU's properties by CUDA, torch and NVML, which must agree."""
     options = Options(seed=seed, require_gpu=require_gpu)
     finish("device-query", lambda module: module.run(options), as_json=as_json)

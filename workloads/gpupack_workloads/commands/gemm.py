@@ -22,6 +22,6 @@ from gpupack_workloads.gemm.options import DTYPES, GemmOptions
 def command(
     size: int | None, seed: int, *, dtype: str | None, require_gpu: bool, as_json: bool
 ) -> None:
-    """Multiply matrices with our kernels in several types, checked by NumPy, beside cuBLAS."""
+    """Multiply matrices with our kernels in several types, checked by NumPy, against cuBLAS."""
     options = GemmOptions(size=size, seed=seed, dtype=dtype, require_gpu=require_gpu)
     finish("gemm", lambda module: module.run(options), as_json=as_json)

@@ -40,6 +40,6 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @serving
 @common
 def command(*, as_json: bool, **arguments: Any) -> None:
-    """Serve the transformer over HTTP until told to end."""
+    """Serve the transformer over HTTP until a signal ends it."""
     options = ServerOptions(**arguments)
     finish("inference-server", lambda module: module.run(options), as_json=as_json)

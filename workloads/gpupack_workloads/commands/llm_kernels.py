@@ -51,6 +51,6 @@ from gpupack_workloads.llm_kernels import DTYPES, KERNELS, LlmOptions
 )
 @common
 def command(*, as_json: bool, **arguments: Any) -> None:
-    """Compute norm, rotation, gate and loss of a language model, beside torch.compile and Liger."""
+    """Compute norm, rotation, gate and loss of a language model, against others."""
     options = LlmOptions(**arguments)
     finish("llm-kernels", lambda module: module.run(options), as_json=as_json)

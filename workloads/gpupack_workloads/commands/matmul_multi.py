@@ -40,6 +40,6 @@ from gpupack_workloads.matmul_multi.options import CHUNKS, LAYOUTS, WIDTHS, Matm
 )
 @common
 def command(*, as_json: bool, **arguments: Any) -> None:
-    """Multiply matrices over all GPUs of all workers, beside one GPU."""
+    """Multiply matrices over all GPUs of all workers, compared with one GPU."""
     options = MatmulMultiOptions(**arguments)
     finish("matmul-multi", in_gang(options), as_json=as_json)

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 @click.option("--sweeps", type=click.IntRange(1, MAX_SWEEPS), default=50, help="Over that grid.")
 @common
 def command(*, as_json: bool, **arguments: Any) -> None:
-    """Ring, all-reduce and halo exchange by MPI, for mpirun to start; checked, beside NCCL."""
+    """Run ring, all-reduce and halo exchange by MPI, started by mpirun; checked, against NCCL."""
     options = MpiOptions(**arguments)
 
     def run(module: Any) -> Result:
@@ -51,7 +51,7 @@ def command(*, as_json: bool, **arguments: Any) -> None:
     try:
         # By the signal, as the launcher expects of a rank that mpirun has ended. In a call of MPI's
         # that waits for others nothing of Python's would hear it, either.
-        finish("mpi", run, as_json=as_json, heeding=ended_by_signals)
+        finish("mpi", run, as_json=as_json, signals=ended_by_signals)
     except SystemExit as ended:
         if ended.code:
             _leave(int(ended.code))

@@ -8,13 +8,13 @@ import click
 from gpupack_workloads.commands.common import common, finish
 from gpupack_workloads.cuda_compiler import COMPILERS
 from gpupack_workloads.p2p_cpp import P2pCppOptions
-from gpupack_workloads.p2p_cpp.plan import LEAST_BYTES, MAX_BYTES
+from gpupack_workloads.p2p_cpp.plan import MAX_BYTES, MIN_BYTES
 
 
 @click.command("p2p-cpp")
 @click.option(
     "--size",
-    type=click.IntRange(LEAST_BYTES, MAX_BYTES),
+    type=click.IntRange(MIN_BYTES, MAX_BYTES),
     help="Bytes of the largest copy.  [default: 1 GiB on GPUs, 1 MiB without]",
 )
 @click.option(

@@ -9,8 +9,8 @@ from gpupack_workloads import commands
 from gpupack_workloads.commands.common import common, finish
 from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.folders import usable_folder
-from gpupack_workloads.profile.around import around
 from gpupack_workloads.profile.nsight import find_nsys
+from gpupack_workloads.profile.recorded_run import around
 from gpupack_workloads.profile.settings import Recording
 from gpupack_workloads.settings import temporary_folder
 
@@ -18,7 +18,7 @@ from gpupack_workloads.settings import temporary_folder
 @click.command(
     "profile",
     context_settings={"ignore_unknown_options": True},
-    epilog="Arguments of the workload stand after `--`.",
+    epilog="Arguments of the workload come after `--`.",
 )
 @click.argument("workload")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

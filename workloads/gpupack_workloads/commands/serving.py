@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the network that is served and of its batch."""
+"""Options of the served network and of its batch."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -22,6 +22,6 @@ from gpupack_workloads.softmax.options import SoftmaxOptions
 def command(
     size: int | None, seed: int, *, columns: int | None, require_gpu: bool, as_json: bool
 ) -> None:
-    """Compute softmax and its gradient, checked against NumPy, timed beside torch and a copy."""
+    """Compute softmax and its gradient, checked against NumPy, timed against torch and a copy."""
     options = SoftmaxOptions(size=size, seed=seed, columns=columns, require_gpu=require_gpu)
     finish("softmax", lambda module: module.run(options), as_json=as_json)

@@ -55,6 +55,6 @@ from gpupack_workloads.symmetric_memory.options import (
 )
 @common
 def command(*, as_json: bool, **arguments: Any) -> None:
-    """Put to and get from other GPUs' memory, and multiply while gathering, beside NCCL."""
+    """Put to and get from other GPUs' memory, and multiply while gathering, against NCCL."""
     options = SymmetricMemoryOptions(**arguments)
     finish("symmetric-memory", in_gang(options), as_json=as_json)

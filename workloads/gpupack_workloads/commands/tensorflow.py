@@ -41,11 +41,11 @@ from gpupack_workloads.tensorflow.options import MAX_IMAGES, SHAPES, TensorFlowO
 @click.option(
     "--memory-fraction",
     type=FiniteRange(0, 1, min_open=True),
-    help="Part of a GPU's memory, or of the share of it, that TensorFlow takes at the most."
+    help="Maximum fraction of a GPU's memory, or of the share's, that TensorFlow takes."
     "  [default: 0.8 of a share, no limit on a whole GPU]",
 )
 @common
 def command(*, as_json: bool, **arguments: Any) -> None:
-    """Train a CNN by TensorFlow over all GPUs of all workers, checked; in an image of its own."""
+    """Train a CNN by TensorFlow over all GPUs of all workers, checked; in a separate image."""
     options = TensorFlowOptions(**arguments)
     finish("tensorflow", lambda module: module.run(options), as_json=as_json)

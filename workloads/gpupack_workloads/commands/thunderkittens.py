@@ -41,7 +41,7 @@ def command(  # noqa: PLR0913  click hands over each option by its name
     require_gpu: bool,
     as_json: bool,
 ) -> None:
-    """Run GEMM and attention in ThunderKittens' tile C++, beside Triton, Gluon and libraries."""
+    """Run GEMM and attention in ThunderKittens' tile C++, against Triton, Gluon and libraries."""
     try:
         options = ThunderKittensOptions(
             size=size,

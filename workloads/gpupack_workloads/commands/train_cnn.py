@@ -129,7 +129,7 @@ def of_training(options: CnnOptions, given: set[str]) -> str | None:
         none = "a training by epochs has no techniques; leave out --epochs, or this"
         return f"{extra}: {none}" if extra else None
     if extra := flags(OF_EPOCHS, given):
-        return f"{extra}: only a training by epochs has it; ask for --epochs"
+        return f"{extra}: only a training by epochs has it; set --epochs"
     if size is not None and size % parts:
         return f"--accumulate {parts} does not divide --batch-size {size}"
     return None

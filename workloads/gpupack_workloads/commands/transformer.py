@@ -17,7 +17,7 @@ from gpupack_workloads.transformer.options import (
 
 
 class Folder(click.Path):
-    """A folder's name, which must not be empty: Python takes that for the current folder."""
+    """A folder's name, which must not be empty: for Python that is the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse an empty name, as an unset variable leaves it."""
@@ -80,7 +80,7 @@ class Folder(click.Path):
     "--compile/--no-compile",
     "compiled",
     default=None,
-    help="Compile what lies between the products.  [default: on GPUs]",
+    help="Compile the operations between the products.  [default: on GPUs]",
 )
 @click.option(
     "--kernels",

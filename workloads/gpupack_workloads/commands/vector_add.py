@@ -15,6 +15,6 @@ from gpupack_workloads.settings import Options
 )
 @common
 def command(size: int | None, seed: int, *, require_gpu: bool, as_json: bool) -> None:
-    """Add vectors with a Triton kernel, checked against NumPy, timed beside torch and a copy."""
+    """Add vectors with a Triton kernel, checked against NumPy, timed against torch and a copy."""
     options = Options(size=size, seed=seed, require_gpu=require_gpu)
     finish("vector-add", lambda module: module.run(options), as_json=as_json)

@@ -6,9 +6,9 @@
     registers.cu     a thread computes 8 x 8 elements in registers, by vectors of four
     tensor_cores.cu  mma.sync, ldmatrix, cp.async, four stages
     kernels          compiles such a source, loads and launches it
-    session          checks, times beside cuBLAS, and makes the result
+    session          checks, times against cuBLAS, and makes the result
 
-Each source is whole by itself: a copy of one is where a kernel of yours begins (`--source`).
+Each source is self-contained: copy one to begin a kernel of your own (`--source`).
 Only `session` imports torch.
 """
 
@@ -29,7 +29,7 @@ class CudaMatmulOptions(Options):
 
     Attributes:
         source: a kernel to run instead of ours.
-        dtype: of that kernel's A and B.
+        dtype: type of that kernel's A and B.
         compiler: nvcc or nvrtc; None takes nvcc where there is one.
     """
 
@@ -44,8 +44,8 @@ class Step:
 
     Attributes:
         name: in results.
-        path: of its source.
-        dtype: of A and B.
+        path: path of its source.
+        dtype: type of A and B.
         least: the compute capability that it needs.
     """
 

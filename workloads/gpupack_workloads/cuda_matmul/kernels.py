@@ -30,13 +30,13 @@ MAX_THREADS = 1024
 
 @dataclass(frozen=True)
 class Launch:
-    """How a kernel is launched, as its source says.
+    """Launch parameters of a kernel from its source.
 
     Attributes:
-        rows: of C per block.
-        columns: of C per block.
+        rows: number of rows of C per block.
+        columns: number of columns of C per block.
         threads: per block.
-        shared_bytes: of dynamic shared memory per block.
+        shared_bytes: bytes of dynamic shared memory per block.
     """
 
     rows: int = 16
@@ -64,7 +64,7 @@ class Kernel:
 
     Args:
         cubin: the code.
-        path: of the source, for messages.
+        path: path of the source, for messages.
 
     Raises:
         BadArgument: the parameters or the way to launch it cannot be.
@@ -84,7 +84,7 @@ class Kernel:
         """Compute C = A B on a stream.
 
         Args:
-            addresses: of A, B and C, each row by row without gaps, on the device.
+            addresses: addresses of A, B and C, each row by row without gaps, on the device.
             shape: M, N and K.
             stream: the handle of a stream of the current device.
 

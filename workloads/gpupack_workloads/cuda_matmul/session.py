@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles every step, checks it, times it beside cuBLAS, and makes the result.
+"""Compiles every step, checks it, times it against cuBLAS, and makes the result.
 
 Before anything is timed, products of ragged shapes are compared in every element with NumPy's in 64
 bits, and rows of the one that is timed; so are those of the last that was timed. C holds no numbers
@@ -41,7 +41,7 @@ from gpupack_workloads.memory import require_memory
 from gpupack_workloads.reference.agreement import Agreement, closest
 from gpupack_workloads.reference.gemm import check_result, compare, in_64_bits, needs
 from gpupack_workloads.results import Result, Scalar, headline
-from gpupack_workloads.timing import WARM_UP, Kept, medians_in_turns, seconds_per_call
+from gpupack_workloads.timing import WARM_UP, LatestResult, medians_in_turns, seconds_per_call
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ SIZES = {"cuda": 8192, "cpu": 96}
 MARGIN = 4096
 RESULT_BYTES = 4
 ROUNDS = 5
-# Of a turn: long enough that launches and events do not count, short beside the heating.
+# Of a turn: long enough that launches and events do not count, short compared with the heating.
 TURN_SECONDS = 0.05
 MAX_REPEATS = 50
 CUBLAS = "cublas"
@@ -73,13 +73,13 @@ WORKLOAD = "cuda-matmul"
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found for one step.
+    """Findings of one step.
 
     Attributes:
         step: the kernel.
         agreement: with the reference.
-        seconds: of one product.
-        cublas_seconds: of cuBLAS in the same turns.
+        seconds: seconds of one product.
+        cublas_seconds: seconds of cuBLAS in the same turns.
         operations: multiplications and additions of one product.
     """
 
@@ -165,7 +165,7 @@ def measure(device: Device, size: int, options: CudaMatmulOptions) -> Result:
 
 
 def check_memory(device: Device, size: int, steps: tuple[Step, ...], *, doing: str) -> None:
-    """Refuse before any work what does not fit: of each type all results are kept at a time."""
+    """Check before any work that the memory suffices: all results of a type are kept."""
     for dtype in {step.dtype for step in steps}:
         tensors, arrays = needs(
             (size,) * 3,
@@ -206,7 +206,7 @@ def loaded(step: Step, compiler: Compiler, capability: tuple[int, int]) -> Multi
 
 
 def launch(kernel: Kernel, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
-    """Let a kernel compute C on the current stream; all lie row by row without gaps."""
+    """Let a kernel compute C on the current stream; all are contiguous and row-major."""
     (m, k), n = a.shape, b.shape[1]
     stream = torch.cuda.current_stream(a.device).cuda_stream
     kernel.launch((a.data_ptr(), b.data_ptr(), c.data_ptr()), (m, n, k), stream)
@@ -243,10 +243,10 @@ def operands(
 
 
 def check_edges(step: Step, multiply: Multiply, *, device: Device, seed: int) -> None:
-    """Check every element of products whose shapes divide by no tile, and what lies around them.
+    """Check every element of products whose shapes divide by no tile, and the memory around them.
 
     Raises:
-        WrongResult: an element is wrong, or memory beside C has changed.
+        WrongResult: an element is wrong, or memory around C has changed.
     """
     for shape in RAGGED:
         m, n, _ = shape
@@ -255,7 +255,7 @@ def check_edges(step: Step, multiply: Multiply, *, device: Device, seed: int) ->
         before, c, after = around.split((MARGIN, m * n, MARGIN))
         multiply(a, b, c.view(m, n))
         if not (before.isnan().all() and after.isnan().all()):
-            raise WrongResult(f"{step.name}: memory beside C has changed at {shape}")
+            raise WrongResult(f"{step.name}: memory around C has changed at {shape}")
         found = compare(
             a=in_64_bits(a), b=in_64_bits(b), c=in_64_bits(c.view(m, n)), dtype="float32"
         )
@@ -278,11 +278,11 @@ def in_turns(
         WrongResult: a product is wrong, the first or the last that was timed.
     """
     a, b = matrices
-    works = {step: Kept(partial(product, kernel, a, b)) for step, kernel in kernels.items()}
+    works = {step: LatestResult(partial(product, kernel, a, b)) for step, kernel in kernels.items()}
     first = {step: check_result(step.name, work.result, a, b) for step, work in works.items()}
     for work in works.values():
         work.spoil()
-    rival = Kept(partial(cublas, a, b))
+    rival = LatestResult(partial(cublas, a, b))
     turns = {step.name: turn(work, device) for step, work in works.items()}
     seconds = medians_in_turns(turns | {CUBLAS: turn(rival, device)}, rounds=ROUNDS)
     last = {
@@ -301,7 +301,7 @@ def in_turns(
     ]
 
 
-def turn(work: Kept, device: Device) -> Callable[[], float]:
+def turn(work: LatestResult, device: Device) -> Callable[[], float]:
     """Return what times a product about as long as a turn is, at least once."""
     once = seconds_per_call(work, device=device.torch, repeats=1, warm_up=1)
     repeats = max(1, min(MAX_REPEATS, round(TURN_SECONDS / once)))

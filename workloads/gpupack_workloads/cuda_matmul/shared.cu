@@ -26,7 +26,7 @@ matmul(const float *A, const float *B, float *C, int M, int N, int K) {
         b[y][x] = done + y < K && column < N ? B[(long long)(done + y) * N + column] : 0;
         __syncthreads();
         for (int k = 0; k < TILE; ++k) sum += a[y][k] * b[k][x];
-        // Nobody overwrites what another still reads.
+        // No thread overwrites what another still reads.
         __syncthreads();
     }
     if (row < M && column < N) C[(long long)row * N + column] = sum;

@@ -130,7 +130,7 @@ matmul(const bf16 *A, const bf16 *B, float *C, int M, int N, int K) {
     for (int step = 0; step < STAGES - 1; ++step) begin(step);
     for (int step = 0; step < steps; ++step) {
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-        // Everybody's part of this stage has arrived, and nobody reads the last one any more.
+        // All threads' parts of this stage have arrived, and no thread reads the last one any more.
         __syncthreads();
         begin(step + STAGES - 1);
         const unsigned char *a_tile = stages + step % STAGES * STAGE_BYTES;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every GPU of this container is: what CUDA's sample deviceQuery says, and more.
+"""Reports the properties of every GPU of this container, as CUDA's sample deviceQuery and more.
 
     facts     attributes with units, and whether sources agree (no torch)
-    session   asks torch, the driver and NVML, and makes the result
+    session   queries torch, the driver and NVML, and makes the result
 
 Only `session` imports torch.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of a device, with names and units, and whether those who tell it agree."""
+"""Facts about a device with names and units, and whether their sources agree."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ ATTRIBUTE = "CU_DEVICE_ATTRIBUTE_"
 
 @dataclass(frozen=True)
 class Shown:
-    """A fact that is made of one of the driver's attributes.
+    """A fact from one of the driver's attributes.
 
     Attributes:
         name: with its unit.
@@ -74,12 +74,12 @@ def pci_address(domain: int, bus: int, device: int) -> str:
 
 
 def listed(access: Mapping[tuple[int, int], bool], reader: int, count: int) -> str:
-    """Return the devices whose memory a device reaches, such as 1,2,3."""
+    """Return the devices whose memory a device can access, such as 1,2,3."""
     return ",".join(str(owner) for owner in range(count) if access.get((reader, owner)))
 
 
 def shown(attributes: Mapping[str, int]) -> Facts:
-    """Return the facts of those attributes that this driver knows."""
+    """Return the facts of the attributes that this driver knows."""
     facts = {fact.name: fact.of(attributes) for fact in SHOWN if fact.attribute in attributes}
     facts["compute_capability"] = "{compute_capability_major}.{compute_capability_minor}".format(
         **attributes
@@ -89,20 +89,20 @@ def shown(attributes: Mapping[str, int]) -> Facts:
 
 
 def disagreements(sources: Mapping[str, Mapping[str, Scalar]]) -> list[str]:
-    """Return what several sources tell differently, a sentence each; what one alone tells is so."""
-    told: dict[str, dict[str, Scalar]] = {}
+    """Return a sentence for each fact about which sources differ."""
+    values: dict[str, dict[str, Scalar]] = {}
     for source, facts in sources.items():
         for name, value in facts.items():
-            told.setdefault(name, {})[source] = value
+            values.setdefault(name, {})[source] = value
     return [
         f"{name} is " + ", ".join(f"{value} by {source}" for source, value in by_source.items())
-        for name, by_source in told.items()
+        for name, by_source in values.items()
         if len(set(by_source.values())) > 1
     ]
 
 
 def agreed(sources: Mapping[str, Mapping[str, Scalar]]) -> int:
-    """Count the facts that two sources or more have told."""
+    """Count the facts that two sources or more report."""
     names = [name for facts in sources.values() for name in facts]
     return sum(names.count(name) > 1 for name in set(names))
 

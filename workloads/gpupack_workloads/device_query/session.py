@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks torch, the driver and NVML about every device; what several of them tell must be the same.
+"""Queries torch, the driver and NVML about every device; facts from several of them must agree.
 
 torch has what CUDA's runtime says, by which programs compute; NVML is the driver's side of
 management, which nvidia-smi and the agent read. It finds a device by its UUID: a slice of a GPU
@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from gpupack_workloads.cuda_api import Refused, load, told
+from gpupack_workloads.cuda_api import Refused, check_status, load
 from gpupack_workloads.device_query.facts import (
     KIB,
     Facts,
@@ -54,7 +54,7 @@ def run(options: Options) -> Result:
 
     Raises:
         NoSuchDevice: a GPU is required and there is none.
-        WrongResult: sources tell different things of a device.
+        WrongResult: sources report different values for a device.
     """
     device = choose_device(require_gpu=options.require_gpu)
     return simulate(device) if device.simulated else survey(device)
@@ -98,10 +98,10 @@ def survey(device: Device) -> Result:
 
 
 def united(index: int, sources: dict[str, Facts]) -> Facts:
-    """Return all that is told of a device.
+    """Return the facts of all sources about a device.
 
     Raises:
-        WrongResult: sources tell different things.
+        WrongResult: sources report different values.
     """
     if found := disagreements(sources):
         raise WrongResult(f"device {index}: {'; '.join(found)}")
@@ -143,8 +143,8 @@ class Driver:
 
     def __init__(self) -> None:
         self._driver = load("driver")
-        told(self._driver.cuInit(0))
-        version = int(told(self._driver.cuDriverGetVersion()))
+        check_status(self._driver.cuInit(0))
+        version = int(check_status(self._driver.cuDriverGetVersion()))
         self.cuda_version = f"{version // 1000}.{version % 1000 // 10}"
 
     def attributes(self, index: int) -> dict[str, int]:
@@ -153,7 +153,7 @@ class Driver:
         for attribute in self._driver.CUdevice_attribute:
             # One that is newer than the driver is refused; so is the last, which is their number.
             with contextlib.suppress(Refused):
-                value = told(self._driver.cuDeviceGetAttribute(attribute, device))
+                value = check_status(self._driver.cuDeviceGetAttribute(attribute, device))
                 found[attribute_name(attribute.name)] = int(value)
         return found
 
@@ -161,8 +161,8 @@ class Driver:
         """Return what is no attribute."""
         device = self._device(index)
         return {
-            "name": text(told(self._driver.cuDeviceGetName(NAME_BYTES, device))),
-            "memory_mib": int(told(self._driver.cuDeviceTotalMem(device))) // MIB,
+            "name": text(check_status(self._driver.cuDeviceGetName(NAME_BYTES, device))),
+            "memory_mib": int(check_status(self._driver.cuDeviceTotalMem(device))) // MIB,
         }
 
     def pairs(self, count: int, ask: Callable[[int, int], bool]) -> Pairs:
@@ -172,13 +172,13 @@ class Driver:
     def access(self, reader: int, owner: int) -> bool:
         """Return whether a device reaches another's memory."""
         devices = self._device(reader), self._device(owner)
-        return bool(told(self._driver.cuDeviceCanAccessPeer(*devices)))
+        return bool(check_status(self._driver.cuDeviceCanAccessPeer(*devices)))
 
     def atomics(self, reader: int, owner: int) -> bool:
         """Return whether atomic operations work there, as they do by NVLink."""
         kinds = self._driver.CUdevice_P2PAttribute
         return bool(
-            told(
+            check_status(
                 self._driver.cuDeviceGetP2PAttribute(
                     kinds.CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
                     self._device(reader),
@@ -188,14 +188,14 @@ class Driver:
         )
 
     def _device(self, index: int) -> Any:
-        return told(self._driver.cuDeviceGet(index))
+        return check_status(self._driver.cuDeviceGet(index))
 
 
 class Nvml:
-    """The driver's management; where it cannot be asked it tells nothing.
+    """Facts from NVML; none if NVML is not available.
 
     Attributes:
-        driver_version: of the kernel module.
+        driver_version: version of the kernel module.
     """
 
     def __init__(self) -> None:
@@ -204,17 +204,19 @@ class Nvml:
         try:
             nvml = importlib.import_module("pynvml")
         except ImportError:
-            logger.warning("NVML tells nothing: the Python package nvidia-ml-py is not installed")
+            logger.warning(
+                "NVML is not available: the Python package nvidia-ml-py is not installed"
+            )
             return
         try:
             nvml.nvmlInit()
             self.driver_version = text(nvml.nvmlSystemGetDriverVersion())
             self._nvml = nvml
         except nvml.NVMLError as error:
-            logger.warning("NVML tells nothing: %s", error)
+            logger.warning("NVML is not available: %s", error)
 
     def facts(self, uuid: str) -> Facts:
-        """Return what is told of a GPU, nothing of a slice of one."""
+        """Return NVML's facts about a GPU; none about a slice."""
         nvml = self._nvml
         if nvml is None:
             return {}
@@ -234,9 +236,9 @@ class Nvml:
         return facts
 
 
-def text(told_text: str | bytes) -> str:
-    """Return a text, which C fills up with zeros and older bindings leave as bytes."""
-    read = told_text.decode() if isinstance(told_text, bytes) else told_text
+def text(raw: str | bytes) -> str:
+    """Return a text without C's trailing zeros; older bindings return bytes."""
+    read = raw.decode() if isinstance(raw, bytes) else raw
     return read.partition("\0")[0]
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gangs of processes: `launch` starts this worker's, `rank` is what each of them has around it."""
+"""Gangs of processes: `launch` starts this worker's, `rank` is the environment of each."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a process of a gang tells its launcher why it ends, and what the launcher makes of it.
+"""Reports why a process of a gang ends to its launcher, and reads such reports there.
 
 The exit status carries the kind of an error. The text goes by the file that torch's launcher has
 for each process: it writes there itself whatever a process did not expect.
@@ -29,7 +29,7 @@ from gpupack_workloads.settings import Gang
 TORCHS_LOG = "torch.distributed.elastic.multiprocessing.api"
 
 
-def leave_reason(error: BaseException) -> None:
+def write_reason(error: BaseException) -> None:
     """Leave an error's text to the launcher; the process has to end with the error's status.
 
     The first stays: by its time the launcher knows which process failed first.
@@ -48,7 +48,7 @@ def why(failed: ChildFailedError) -> WorkloadError:
 
 
 def reason_of(failure: ProcessFailure) -> str:
-    """Return the first line of what a process said of its end, or torch of a signal."""
+    """Return the first line of a process's reason, or of torch's text about a signal."""
     message = failure.error_file_data["message"]
     if isinstance(message, dict):
         return str(message["message"]).partition("\n")[0]
@@ -77,8 +77,8 @@ def unmet(error: RendezvousError | DistError, gang: Gang, *, seconds: int) -> Wo
     )
 
 
-def hush_expected_ends() -> None:
-    """Keep torch from logging its own stack where a process has ended with a status by itself."""
+def filter_expected_exits() -> None:
+    """Stop torch from logging its own stack if a process ended with a status by itself."""
     logging.getLogger(TORCHS_LOG).addFilter(is_unexpected)
 
 

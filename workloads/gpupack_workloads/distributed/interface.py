@@ -32,12 +32,12 @@ def keep_gloo_off_loopback(
     environ: MutableMapping[str, str] = os.environ,
     resolve: Callable[[str], str] = address_of,
 ) -> None:
-    """Name the interface of an address to gloo where the host's name leads to a loopback address.
+    """Set gloo's interface to that of an address if the host's name leads to a loopback address.
 
     Args:
-        address: of ours, by which the other workers reach us.
+        address: this worker's address, by which the others reach it.
         environ: what the user has set there stays.
-        resolve: tells the address of a name.
+        resolve: returns the address of a name.
     """
     if environ.get(VARIABLE) or _is_loopback(address):
         return

@@ -21,29 +21,29 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from gpupack_workloads.distributed import peers
 from gpupack_workloads.distributed.failure import (
-    hush_expected_ends,
+    filter_expected_exits,
     unmet,
     why,
 )
 from gpupack_workloads.distributed.interface import keep_gloo_off_loopback
 from gpupack_workloads.distributed.rank import AnyOptions, run_rank
-from gpupack_workloads.distributed.rendezvous import Patience, own_address, wait_for_name
-from gpupack_workloads.errors import told_to_end
+from gpupack_workloads.distributed.rendezvous import WaitPolicy, own_address, wait_for_name
+from gpupack_workloads.errors import termination_error
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Gang
-from gpupack_workloads.signals import Told, heed_signals
+from gpupack_workloads.signals import EndRequested, raise_on_signals
 
 logger = logging.getLogger(__name__)
 
 JOIN_SECONDS = 300
 FOLDER = "gpupack-gang-"
 STORE_OF_EACH_ROUND = ("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
-"""In a store that outlives a round, ranks find addresses of those who were there before them."""
+"""A store that outlives a round has the addresses of earlier ranks."""
 RESIZES = 1_000_000
-"""Processes end with each worker that comes or goes, and are started again as often as that."""
+"""Processes end whenever a worker joins or leaves, and are restarted as often."""
 ELASTIC = {"last_call_timeout": 3, "keep_alive_interval": 1, "keep_alive_max_attempt": 3}
-"""Seconds: how long those who are enough await the others; how often workers show that they are
-there, and how often one may not."""
+"""Seconds that the minimum of workers waits for the others; seconds between heartbeats, and the
+number of heartbeats that may be missed."""
 
 
 def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, gang: Gang) -> Result:
@@ -55,42 +55,42 @@ def launch(measure: Callable[[AnyOptions, str], Result], options: AnyOptions, ga
         gang: this worker's place; its backend is handed to `measure`.
 
     Raises:
-        WorkloadError: of the kind and with the reason that the first failed process has told.
+        WorkloadError: of the kind and with the reason that the first failed process reported.
         PeersMissing: the other workers did not come.
         BadArgument: the port where they should meet is in use.
         Cancelled: SIGINT came.
         Terminated: another signal to end came.
     """
-    heed_signals()
+    raise_on_signals()
     local = gang.processes or max(1, torch.cuda.device_count())
-    hush_expected_ends()
+    filter_expected_exits()
     if gang.index == 0:
         os.environ[peers.SERVES_RENDEZVOUS] = "1"
     try:
         if gang.elastic:
             os.environ.setdefault(*STORE_OF_EACH_ROUND)
-        meeting_point = wait_for_name(gang.host, Patience())
+        meeting_point = wait_for_name(gang.host, WaitPolicy())
         address = own_address(meeting_point)
         keep_gloo_off_loopback(address)
         logger.info("worker %d of %d starts %d process(es)", gang.index, gang.workers, local)
         if gang.workers > 1:
-            logger.info("and awaits the other workers, %d s at the most", JOIN_SECONDS)
+            logger.info("and waits for the other workers, at most %d s", JOIN_SECONDS)
         with tempfile.TemporaryDirectory(prefix=FOLDER, ignore_cleanup_errors=True) as folder:
-            tell_apart(gang.index)
+            set_unique_name(gang.index)
             config = launch_config(gang, local, address=address, folder=folder)
             results = elastic_launch(config, run_rank)(measure, options, gang.backend)
     except ChildFailedError as error:
         raise why(error) from error
     except (RendezvousError, DistError) as error:
         raise unmet(error, gang, seconds=JOIN_SECONDS) from error
-    except (SignalException, Told) as error:
-        raise told_to_end(error.sigval) from error
+    except (SignalException, EndRequested) as error:
+        raise termination_error(error.sigval) from error
     result: Result = results[min(results)]
     return result
 
 
-def tell_apart(worker: int) -> None:
-    """Give this worker a name of its own at the rendezvous.
+def set_unique_name(worker: int) -> None:
+    """Give this worker a unique name at the rendezvous.
 
     torch names a worker by its address, its process id and a number that counts the rendezvous of
     a process. Workers that share a pod have one address, and each container has process ids of its

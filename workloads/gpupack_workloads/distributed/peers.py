@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank's failure ends the whole gang at once, with that rank's status and reason.
+"""Ends the whole gang at once when a rank fails, with that rank's status and reason.
 
-A rank that waits in a collective for one that has failed does not hear of it: NCCL spins, and
-destroying a group waits for what was begun in it. So the rank that fails says so at the gang's
-store, and a thread of every other rank, which looks there each second, ends its process.
+A rank that waits in a collective for a failed rank does not notice: NCCL spins, and destroying a
+group waits for its operations. So a failing rank reports to the gang's store, and a thread of every
+other rank, which reads the store each second, ends its process.
 
-    failing rank: leave_reason ─► store.set ─► os._exit(status)
+    failing rank: write_reason ─► store.set ─► os._exit(status)
     other ranks:  store.check ─► GRACE_SECONDS to end by themselves ─► os._exit(same status)
 
 Launchers, too, end when a store is gone: that at which they have met, which worker 0's launcher
@@ -26,18 +26,18 @@ from typing import NamedTuple, NoReturn
 
 import torch.distributed as dist
 
-from gpupack_workloads.distributed.failure import leave_reason
+from gpupack_workloads.distributed.failure import write_reason
 from gpupack_workloads.errors import PeersMissing, WorkloadError, error_of_status
 
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 GRACE_SECONDS = 2.0
-"""For a rank that is about to end by itself, with a reason of its own."""
+"""Time for a rank that is about to end by itself with its own reason."""
 SERVING_SECONDS = 2.0
-"""Longer than the others, for ranks whose launcher serves a store."""
-BESIDE_SECONDS = 3.0
-"""Longer still, for ranks of the worker whose rank has failed: their launcher ends them then."""
+"""Additional time of ranks whose launcher serves a store."""
+LAUNCHER_SECONDS = 3.0
+"""Additional time of ranks of the failed rank's worker: their launcher ends them by then."""
 SERVES_RENDEZVOUS = "GPUPACK_SERVES_RENDEZVOUS"
 """Set by the launcher for its ranks."""
 STORE_TIMEOUT = timedelta(seconds=5)
@@ -48,7 +48,7 @@ OF_A_LOST_PEER = (
     "Broken pipe",
     "remote process exited",
 )
-"""Parts of what gloo and NCCL say of a collective whose other side has ended."""
+"""Parts of gloo's and NCCL's errors for a collective whose other side has ended."""
 
 
 def end_process(status: int) -> NoReturn:
@@ -59,18 +59,18 @@ def end_process(status: int) -> NoReturn:
     os._exit(status)
 
 
-class Word(NamedTuple):
-    """What a rank says of its failure, with the group rank of its worker."""
+class Failure(NamedTuple):
+    """A rank's failure, with the group rank of its worker."""
 
     error: WorkloadError
     worker: str
 
 
-class Board:
-    """Where the ranks of a gang leave word of a failure, at the store of the gang.
+class FailureBoard:
+    """The entry for the first failure in the store of the gang.
 
     Raises:
-        DistError: by every method; the store cannot be reached.
+        DistError: the store cannot be reached (all methods).
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -85,52 +85,52 @@ class Board:
         )
 
     def post(self, error: WorkloadError, *, rank: int) -> None:
-        """Leave word of the first failure; that of a later one is dropped."""
+        """Report a failure; only the first one is kept."""
         text = f"{error.exit_status} {self.worker} process {rank} of the gang: {error}"
         self._store.compare_set(self._key, "", text[:LONGEST_REASON])
 
-    def read(self) -> Word | None:
-        """Return what the rank that failed first has left."""
+    def read(self) -> Failure | None:
+        """Return the first failure, or None."""
         if not self._store.check([self._key]):
             return None
         status, worker, reason = self._store.get(self._key).decode().split(" ", 2)
-        return Word(error_of_status(int(status), reason), worker)
+        return Failure(error_of_status(int(status), reason), worker)
 
 
-def tell(error: BaseException, *, rank: int, environ: Mapping[str, str]) -> None:
-    """Leave an error to this worker's launcher and to the other ranks.
+def report_failure(error: BaseException, *, rank: int, environ: Mapping[str, str]) -> None:
+    """Report an error to this worker's launcher and to the other ranks.
 
-    Returns after the others have ended, where this worker's launcher serves a store: they would
-    take its loss for the reason.
+    If this worker's launcher serves a store, it returns after the others have ended: they would
+    report the loss of the store as the reason.
     """
-    leave_reason(error)
+    write_reason(error)
     known = error if isinstance(error, WorkloadError) else WorkloadError(_in_a_line(error))
     try:
-        Board(environ).post(known, rank=rank)
+        FailureBoard(environ).post(known, rank=rank)
     except dist.DistError as unreachable:
-        logger.warning("the other ranks could not be told: %s", unreachable)
+        logger.warning("the other ranks could not be notified: %s", unreachable)
     else:
         if serves_a_store(environ):
             time.sleep(LOOK_SECONDS + GRACE_SECONDS + SERVING_SECONDS)
 
 
 def loss(error: BaseException, environ: Mapping[str, str]) -> WorkloadError | None:
-    """Return why a collective's other side has ended; None: that is not what the error says.
+    """Return why the other side of a collective has ended, or None if the error has another cause.
 
-    One that has ended by itself left word at the store before; one that was killed did not.
+    A rank that ends by itself reports its failure to the store first; a killed one does not.
     """
     if not isinstance(error, RuntimeError) or not any(e in str(error) for e in OF_A_LOST_PEER):
         return None
     with contextlib.suppress(dist.DistError):
-        if word := Board(environ).read():
+        if word := FailureBoard(environ).read():
             return word.error
     return PeersMissing(f"another process of the gang is gone: {_in_a_line(error)}")
 
 
-def wait_beside(lost: WorkloadError, environ: Mapping[str, str]) -> None:
-    """Let this worker's launcher see first which process of its own was killed, if one was."""
+def wait_for_launcher(lost: WorkloadError, environ: Mapping[str, str]) -> None:
+    """Wait until this worker's launcher has seen which of its processes was killed, if any."""
     if isinstance(lost, PeersMissing) and int(environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
-        time.sleep(BESIDE_SECONDS)
+        time.sleep(LAUNCHER_SECONDS)
 
 
 def serves_a_store(environ: Mapping[str, str]) -> bool:
@@ -153,7 +153,7 @@ def watched(
         end: ends the process with a status.
     """
     left = threading.Event()
-    board = Board(environ)
+    board = FailureBoard(environ)
     grace = GRACE_SECONDS + (SERVING_SECONDS if serves_a_store(environ) else 0)
     thread = threading.Thread(
         target=_watch, args=(board, left, grace, end), name="gang-failures", daemon=True
@@ -167,19 +167,19 @@ def watched(
 
 
 def _watch(
-    board: Board, left: threading.Event, grace_seconds: float, end: Callable[[int], object]
+    board: FailureBoard, left: threading.Event, grace_seconds: float, end: Callable[[int], object]
 ) -> None:
     while not left.wait(LOOK_SECONDS):
         try:
             word = board.read()
         except dist.DistError as lost:
-            word = Word(PeersMissing(f"worker 0 is gone: {_in_a_line(lost)}"), worker="")
+            word = Failure(PeersMissing(f"worker 0 is gone: {_in_a_line(lost)}"), worker="")
         if word is None:
             continue
         if word.worker == board.worker:
-            grace_seconds += BESIDE_SECONDS
+            grace_seconds += LAUNCHER_SECONDS
         if not left.wait(grace_seconds):
             logger.error("%s: %s", type(word.error).__name__, word.error)
-            leave_reason(word.error)
+            write_reason(word.error)
             end(word.error.exit_status)
         return

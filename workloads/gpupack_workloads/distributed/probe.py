@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A short all-reduce as a gang begins: how fast its ranks reach one another.
+"""Measures the communication of a gang by a short all-reduce at its start.
 
 It takes half a second at most on any network that a gang can use: the buffer is chosen by the time
 that a small one takes.
@@ -29,7 +29,7 @@ measured: ContextVar[Communication | None] = ContextVar("communication", default
 
 
 class Group(Protocol):
-    """What the probe reads of this process's place in its group."""
+    """Attributes of a rank that the probe reads."""
 
     @property
     def ranks(self) -> int:

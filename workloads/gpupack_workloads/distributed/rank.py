@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each process of a gang has around its work: log, device, group, exit status.
+"""Environment of each process of a gang: log, device, group, exit status.
 
 A rank that fails leaves its reason first and then ends without destroying the group, which would
 wait for what the others have begun (see peers.py).
@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from gpupack_workloads.devices import Device, choose_device
 from gpupack_workloads.distributed import peers, probe
-from gpupack_workloads.distributed.failure import leave_reason
+from gpupack_workloads.distributed.failure import write_reason
 from gpupack_workloads.distributed.transports import Log, logged
 from gpupack_workloads.errors import (
     BadArgument,
@@ -30,7 +30,7 @@ from gpupack_workloads.errors import (
     WorkloadError,
 )
 from gpupack_workloads.kernels.errors import Unsupported
-from gpupack_workloads.profile.around import recorded_rank
+from gpupack_workloads.profile.recorded_run import recorded_rank
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Options
 
@@ -50,7 +50,7 @@ class Rank:
         index: which of all processes of the gang, from 0.
         ranks: how many there are.
         local_index: which of this worker's processes, and so which of its GPUs.
-        device: what it computes on.
+        device: its device.
         backend: nccl or gloo.
     """
 
@@ -64,7 +64,7 @@ class Rank:
 def run_rank(
     measure: Callable[[AnyOptions, str], Result], options: AnyOptions, backend: str
 ) -> Result:
-    """Do this process's part; the launcher is told of an error by exit status and text."""
+    """Do this process's part; report an error to the launcher by exit status and text."""
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
     )
@@ -73,18 +73,18 @@ def run_rank(
         result = recorded_rank(measure)(options, backend)
         return msgspec.structs.replace(result, communication=probe.measured.get())
     except (WorkloadError, Unsupported) as error:
-        told = error if isinstance(error, WorkloadError) else BadArgument(str(error))
-        logger.error("%s: %s", type(told).__name__, told)  # noqa: TRY400  expected: no traceback
-        leave_reason(told)
-        peers.end_process(told.exit_status)
+        reported = error if isinstance(error, WorkloadError) else BadArgument(str(error))
+        logger.error("%s: %s", type(reported).__name__, reported)  # noqa: TRY400  expected: no traceback
+        write_reason(reported)
+        peers.end_process(reported.exit_status)
     except Exception as error:
         logger.exception("not expected")
-        leave_reason(error)
+        write_reason(error)
         peers.end_process(WorkloadError.exit_status)
 
 
 def require_launcher() -> None:
-    """Make sure that who has started this process lives.
+    """Check that the process that started this one still runs.
 
     torch has the kernel signal a launcher's end, but not one before torch is imported here.
     Without it such a process would wait for its gang, and hold its GPU, until TIMEOUT.
@@ -104,7 +104,7 @@ def group(backend: str, *, require_gpu: bool) -> Iterator[Rank]:
     Raises:
         NoSuchDevice: this process has no GPU and needs one.
         PeersMissing: a process of the gang was killed in the midst of a collective of gloo's.
-        WorkloadError: one has failed; of its kind.
+        WorkloadError: a process has failed; the error has its kind.
     """
     local_index = int(os.environ["LOCAL_RANK"])
     device = choose_device(require_gpu=require_gpu, index=local_index)
@@ -134,13 +134,13 @@ def _joined(local_index: int, device: Device, backend: str, log: Log | None) -> 
                 yield rank
     except BaseException as error:
         if rank.ranks == 1 or isinstance(error, Interrupted):
-            # Nobody waits: all ranks leave with Interrupted at once.
+            # No rank waits: all leave with Interrupted at once.
             dist.destroy_process_group()
             raise
         lost = peers.loss(error, os.environ)
-        peers.tell(lost or error, rank=rank.index, environ=os.environ)
+        peers.report_failure(lost or error, rank=rank.index, environ=os.environ)
         if lost is not None:
-            peers.wait_beside(lost, os.environ)
+            peers.wait_for_launcher(lost, os.environ)
             raise lost from error
         raise
     dist.destroy_process_group()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds other workers, and the address by which they find us.
+"""Finds the addresses of other workers and of this one.
 
 Waiting is ours, because torch gives up quickly when a name is unknown, and the name of a
 pod appears in DNS only some time after the pod has its address.
@@ -20,14 +20,14 @@ REMINDER_SECONDS = 10
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long to wait for a name, and how.
+class WaitPolicy:
+    """Deadline and interval of a wait for a name.
 
     Attributes:
         deadline_seconds: after that the gang counts as broken.
-        pause_seconds: between two questions.
-        clock: seconds that only grow.
-        sleep: how to pause.
+        pause_seconds: pause between two look-ups.
+        clock: a monotonic clock in seconds.
+        sleep: function that pauses.
     """
 
     deadline_seconds: float = 120
@@ -48,25 +48,25 @@ def address_of(host: str) -> str:
 
 def wait_for_name(
     host: str,
-    patience: Patience,
+    policy: WaitPolicy,
     resolve: Callable[[str], str] = address_of,
 ) -> str:
     """Return the address of a host as soon as its name is known."""
-    remind_at = patience.clock()
-    end = remind_at + patience.deadline_seconds
+    remind_at = policy.clock()
+    end = remind_at + policy.deadline_seconds
     while True:
         try:
             return resolve(host)
         except OSError as error:
-            if patience.clock() >= end:
+            if policy.clock() >= end:
                 raise PeersMissing(
                     f"the name {host} of a worker was unknown for"
-                    f" {patience.deadline_seconds:.0f} s: {error}"
+                    f" {policy.deadline_seconds:.0f} s: {error}"
                 ) from error
-        if patience.clock() >= remind_at:
+        if policy.clock() >= remind_at:
             logger.info("waiting for the name %s", host)
-            remind_at = patience.clock() + REMINDER_SECONDS
-        patience.sleep(patience.pause_seconds)
+            remind_at = policy.clock() + REMINDER_SECONDS
+        policy.sleep(policy.pause_seconds)
 
 
 def own_address(peer: str) -> str:

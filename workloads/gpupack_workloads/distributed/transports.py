@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the ranks of a gang reach one another, as NCCL says it in its log.
+"""Reads the transport between the ranks of a gang from NCCL's log.
 
 For each connection that it makes, NCCL writes a line, of which these are the ends:
 
@@ -9,7 +9,7 @@ For each connection that it makes, NCCL writes a line, of which these are the en
     Channel 00/0 : 1[0] -> 0[0] [send] via NET/IB/0/GDRDMA    RDMA
 
 They are read from a file, to which NCCL writes instead of standard output. Where the user has
-asked for a log of NCCL's, that is left alone, and the transport is unknown.
+requested NCCL's log, it is left alone, and the transport is unknown.
 """
 
 import contextlib

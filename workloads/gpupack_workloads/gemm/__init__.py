@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our matrix product in several types and shapes, beside cuBLAS.
+"""Our matrix product in several types and shapes, compared with cuBLAS.
 
-    options   what is asked for (no torch)
+    options   options of the command line (no torch)
     problems  shapes, types and rivals
     session   checks, times, and makes the result
 

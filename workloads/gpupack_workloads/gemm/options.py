@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the gemm workload is asked for, and the shapes that follow."""
+"""Options of `gemm`, and the shapes that follow."""
 
 from dataclasses import dataclass
 

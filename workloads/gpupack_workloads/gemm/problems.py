@@ -12,7 +12,7 @@ from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.gemm.options import GemmOptions, Shape, ragged, sizes, types
 
 FP8 = torch.float8_e4m3fn
-# What cuBLAS asks of 8-bit operands: rows and columns in multiples of 16 bytes.
+# cuBLAS's requirement for 8-bit operands: rows and columns in multiples of 16 bytes.
 FP8_MULTIPLE = 16
 
 
@@ -22,7 +22,7 @@ class GemmProblem:
 
     Attributes:
         shape: M, N and K.
-        dtype: of the operands.
+        dtype: type of the operands.
         ragged: none of M, N, K is a multiple of a tile.
     """
 
@@ -66,7 +66,7 @@ def operands(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return A and B of normal numbers; one seed gives one pair per device.
 
-    B of 8 bits lies column by column, as tensor cores and cuBLAS want it.
+    B of 8 bits is column-major, as tensor cores and cuBLAS require.
     """
     m, n, k = problem.shape
     chance = torch.Generator(device.torch).manual_seed(seed)

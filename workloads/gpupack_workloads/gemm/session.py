@@ -4,7 +4,7 @@
 Checked are the first product, which compiles the kernel, and the last that was timed, which was
 launched as compiled, right behind another.
 
-In turns, because a large product draws all the power that the GPU may: whoever comes second meets
+In turns, because a large product draws all the power that the GPU may: the second one meets
 the clocks that the first one left.
 """
 
@@ -19,10 +19,10 @@ from gpupack_workloads.memory import require_memory
 from gpupack_workloads.reference.agreement import Agreement, closest
 from gpupack_workloads.reference.gemm import Product, check_result, needs
 from gpupack_workloads.results import Result, Scalar, headline
-from gpupack_workloads.timing import Kept, seconds_in_turns
+from gpupack_workloads.timing import LatestResult, seconds_in_turns
 
 ROUNDS = {"cuda": 9, "cpu": 1}
-# Work of one turn: long enough that launches and events do not count, short beside the heating.
+# Work of one turn: long enough that launches and events do not count, shorter than the heating.
 TURN_OPERATIONS = 6e12
 MAX_REPEATS = 50
 # Times the bytes of an element: what a GPU computes in about the time of a launch, which differs
@@ -33,13 +33,13 @@ HEAD_START_MS = 20
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found for one product.
+    """Findings of one product.
 
     Attributes:
         problem: the product.
-        agreement: of ours with the reference.
-        tflops: of ours.
-        rival_tflops: of cuBLAS; None where it has no such product.
+        agreement: agreement of ours with the reference.
+        tflops: TFLOP/s of ours.
+        rival_tflops: TFLOP/s of cuBLAS; None where it has no such product.
     """
 
     problem: GemmProblem
@@ -103,16 +103,16 @@ def check_memory(problem: GemmProblem, device: Device) -> None:
 
 
 def measure(problem: GemmProblem, product: Product, *, device: Device, seed: int) -> Measured:
-    """Check one product, time it beside its rival, and check what the last turn left."""
+    """Check one product, time it against its rival, and check what the last turn left."""
     a, b = operands(problem, device=device, seed=seed)
-    ours = Kept(partial(product, a, b))
+    ours = LatestResult(partial(product, a, b))
     first = check_result(f"gemm {problem.name}", ours.result, a, b)
     ours.spoil()
     works = {"ours": ours}
     other = rival(problem, a, b)
     if other is not None:
-        # Kept as well, so that its results do not come to lie where ours have been.
-        works["rival"] = Kept(other)
+        # Kept as well, so that its results do not get the memory of ours.
+        works["rival"] = LatestResult(other)
     seconds = seconds_in_turns(
         works,
         device=device.torch,

@@ -7,10 +7,10 @@
     worker_process  the supervisor's side of the process, and the memory that both share
     worker          the process: the GPU's memory pool, its stream, one task at a time
     builtin         tasks: vector addition, products, nothing
-    options         what the command line asks for
+    options         options of the command line
     session         the workload `gpu-manager`: checks and times all of it
 
-As a library, in a module that does nothing when it is imported anew (the workers do that):
+As a library, in a module without side effects at import (the workers import it again):
 
     with GpuManager(find_gpus(), pool_bytes=2**30) as manager:
         size = aligned(x.nbytes)

@@ -44,7 +44,7 @@ def products(
 ) -> Agreement:
     """Multiply random square matrices so many times, and compare checksums of the last product.
 
-    Takes three matrices of memory; the checksums, in 64 bits, take what torch has beside the pool.
+    Takes three matrices of memory; the checksums, in 64 bits, take torch's memory outside the pool.
     """
     chance = torch.Generator(context.device).manual_seed(generator_seed(seed))
     a, b, c = (context.memory.empty((size, size), dtype) for _ in range(3))
@@ -58,12 +58,12 @@ def products(
 
 
 def take_too_much(context: TaskContext, size: int) -> None:
-    """Ask for so many bytes, whatever the quota is."""
+    """Allocate so many bytes, whatever the quota is."""
     context.memory.empty((size,), torch.uint8)
 
 
 def hang(context: TaskContext) -> None:
-    """Never return."""
+    """Sleep for ever."""
     del context
     while True:
         time.sleep(1)

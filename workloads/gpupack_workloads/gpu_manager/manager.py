@@ -26,7 +26,7 @@ RESULT_BYTES = 2**26
 
 
 def find_gpus() -> list[Gpu]:
-    """Return the GPUs of this container, or processors that stand in for them."""
+    """Return the GPUs of this container, or processors in their place."""
     count = torch.cuda.device_count()
     if not count:
         return [Gpu(index, "cpu", f"CPU {platform.machine()}") for index in range(STAND_INS)]
@@ -47,8 +47,8 @@ class GpuManager:
 
     Args:
         gpus: at least one.
-        pool_bytes: of each GPU's memory, reserved now: the most that a task can have.
-        result_bytes: of host memory for each GPU's results: the most that a task can return.
+        pool_bytes: bytes of each GPU's memory, reserved now: the most that a task can have.
+        result_bytes: bytes of host memory for each GPU's results: the most that a task can return.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class GpuManager:
         worker can be had any more, and `CancelledError`.
 
         Args:
-            function: of a module that a worker can import.
+            function: function of a module that a worker can import.
             arguments: for it.
             gpu: index of the one it must run on; None for whichever is free first.
             memory_bytes: quota of the GPU's memory pool; each tensor takes `aligned` bytes.
@@ -100,14 +100,14 @@ class GpuManager:
             raise BadArgument(f"there is no GPU {gpu}: there are {sorted(self._supervisors)}")
         if not (seconds > 0 and math.isfinite(seconds)):
             raise BadArgument(f"a task cannot run for {seconds} s: give a time above 0")
-        for asked, most, what in (
+        for wanted, most, what in (
             (memory_bytes, self._pool_bytes, "a GPU's memory pool"),
             (result_bytes, self._result_bytes, "the host memory for a GPU's results"),
         ):
-            if asked < 0:
-                raise BadArgument(f"a quota of {asked} bytes of {what} cannot be")
-            if asked > most:
-                raise OutOfMemory(f"a quota of {asked} bytes is asked for, where {what} has {most}")
+            if wanted < 0:
+                raise BadArgument(f"a quota of {wanted} bytes of {what} cannot be")
+            if wanted > most:
+                raise OutOfMemory(f"a quota of {wanted} bytes is requested, and {what} has {most}")
         task = Task(
             number=next(self._numbers),
             name=getattr(function, "__name__", repr(function)),

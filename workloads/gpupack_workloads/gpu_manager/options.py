@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line asks of `gpu-manager`."""
+"""Options of `gpu-manager`."""
 
 from dataclasses import dataclass
 

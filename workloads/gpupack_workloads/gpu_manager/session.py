@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workload: tasks on every GPU, checked; faults, survived; then what the manager costs.
+"""Runs the workload: checked tasks on every GPU, injected faults, then the manager's cost.
 
 Times are the host's, from before the first task is handed over until the last result is there.
 """
@@ -47,18 +47,18 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is done on a kind of device.
+    """Sizes for a kind of device.
 
     Attributes:
-        elements: of vectors that are added and checked.
+        elements: length of vectors that are added and checked.
         rows: and columns of matrices that are multiplied and checked.
         size: rows and columns of products that are timed,
         dtype: their type,
         count: how many of them are a task, and
         tasks: how many tasks a GPU has in a turn.
         empty_tasks: in a turn that times the manager itself.
-        round_trips: of a task that is awaited before the next one is handed over.
-        rounds: of turns.
+        round_trips: number of tasks, each awaited before the next one is handed over.
+        rounds: number of turns.
     """
 
     elements: int
@@ -78,7 +78,7 @@ class Plan:
 
     @property
     def matrix_bytes(self) -> int:
-        """Return what one of the matrices takes whose products are timed."""
+        """Return the bytes of one of the matrices of timed products."""
         return aligned(self.dtype.itemsize * self.size**2)
 
     @property
@@ -102,7 +102,7 @@ def survey(options: GpuManagerOptions) -> Result:
     Raises:
         NoSuchDevice: a GPU is required and there is none.
         OutOfMemory: a pool does not fit.
-        WrongResult: a task's result is wrong, or a fault was not kept to its task.
+        WrongResult: a task's result is wrong, or a fault was not limited to its task.
     """
     device = choose_device(require_gpu=options.require_gpu)
     plan = plan_for(device, options)
@@ -198,26 +198,26 @@ def survived(manager: GpuManager, gpus: Sequence[Gpu], plan: Plan, seed: int) ->
     """Let a task hang on the first GPU; others go on, and so does that GPU afterwards.
 
     Raises:
-        WrongResult: the task was not ended, or a result is wrong meanwhile or afterwards.
+        WrongResult: the task was not ended, or a result is wrong during the hang or afterwards.
     """
     began = time.perf_counter()
     task = manager.submit(builtin.hang, gpu=gpus[0].index, seconds=HANG_SECONDS)
     others = itertools.cycle(gpus[1:])
-    meanwhile = 0
+    checks = 0
     while len(gpus) > 1 and not task.done():
         check(manager, next(others), plan, seed)
-        meanwhile += not task.done()
+        checks += not task.done()
     with contextlib.suppress(TaskTimedOut):
         task.result()
         raise WrongResult("a task that hangs came to an end")
     timed_out = time.perf_counter() - began
     check(manager, gpus[0], plan, seed)
-    if len(gpus) > 1 and not meanwhile:
+    if len(gpus) > 1 and not checks:
         raise WrongResult("while a task hung on one GPU, no other GPU did anything")
     return {
         "time_out_seconds": round(timed_out, 3),
         "recovery_seconds": round(time.perf_counter() - began - timed_out, 3),
-        "checks_meanwhile": meanwhile,
+        "checks_during_hang": checks,
     }
 
 
@@ -243,7 +243,7 @@ def queued(manager: GpuManager, gpu: Gpu, count: int) -> float:
     for each in (count // WARM_UP, count):
         began = time.perf_counter()
         tasks = [manager.submit(builtin.nothing, gpu=gpu.index) for _ in range(each)]
-        # One GPU's tasks are done in their order; asking each would wake this thread each time.
+        # One GPU's tasks end in their order; waiting for each would wake this thread each time.
         tasks[-1].result()
         seconds = time.perf_counter() - began
         for task in tasks:

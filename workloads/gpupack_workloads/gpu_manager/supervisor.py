@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thread per GPU: it sends tasks to the worker, settles them, and replaces a worker that is gone.
+"""A thread per GPU: sends tasks to the worker, settles them, and replaces a worker that has ended.
 
 So many tasks are sent ahead as take about five milliseconds, for which Python may keep this thread
 waiting while another hands over tasks: then the worker need not wait for the next one, and hardly
@@ -40,12 +40,12 @@ START_SECONDS = 180
 """For a worker to make its context and reserve its memory, the first with the import of torch."""
 STARTS = 3
 """In a row that may fail before the GPU is given up."""
-PATIENCE_NS = 50_000_000
+SLOW_TASK_NS = 50_000_000
 """Behind a task that has run for longer, no other waits in the worker."""
 AHEAD_NS = 5_000_000
-"""What `sys.getswitchinterval` is, unless somebody has changed it."""
+"""Python's default of `sys.getswitchinterval`."""
 SHORT_NS = 100_000
-LEAST_AHEAD, MAX_AHEAD = 2, 512
+MIN_AHEAD, MAX_AHEAD = 2, 512
 """Tasks that are with the worker at a time; two, so that it has the next one when it is done."""
 NEWEST = 0.2
 """Weight of the latest task in the mean of how long they take."""
@@ -53,7 +53,7 @@ NEWEST = 0.2
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU, or a processor that stands in for one.
+    """A GPU, or a processor in its place.
 
     Attributes:
         index: by which tasks name it.
@@ -66,12 +66,12 @@ class Gpu:
     name: str
 
     def __str__(self) -> str:
-        """Name it, to say where something went wrong."""
+        """Return its name for error messages."""
         return f"GPU {self.index} ({self.name})"
 
 
 class WorkerGone(Exception):
-    """The worker has ended, or must.
+    """Error: the worker has ended, or must end.
 
     Attributes:
         overdue: number of the task that ran for too long; NO_TASK if none did.
@@ -138,7 +138,7 @@ class Supervisor:
             try:
                 self._serve()
             except WorkerGone as gone:
-                why = f"{gone}, {self._bury(gone)}"
+                why = f"{gone}, {self._discard_worker(gone)}"
             except BaseException:
                 self._worker.end(grace=False)
                 raise
@@ -176,12 +176,12 @@ class Supervisor:
 
     def _send_ahead(self) -> None:
         """Send tasks, many at once, whenever half of what should be with the worker is done."""
-        ahead = min(max(LEAST_AHEAD, int(AHEAD_NS / self._mean_ns)), MAX_AHEAD)
+        ahead = min(max(MIN_AHEAD, int(AHEAD_NS / self._mean_ns)), MAX_AHEAD)
         there = len(self._in_flight)
         if there <= ahead // 2:
             # The answer to a short task comes soon, and more tasks can be taken then: being woken
             # for each of them would cost more than the tasks.
-            least = 1 if self._mean_ns < SHORT_NS else LEAST_AHEAD
+            least = 1 if self._mean_ns < SHORT_NS else MIN_AHEAD
             tasks = self._queue.take(self._gpu.index, least=least - there, most=ahead - there)
             for place, task in enumerate(tasks):
                 if not self._worker.send(task):
@@ -190,7 +190,7 @@ class Supervisor:
                 self._in_flight[task.number] = task
 
     def _settle_answers(self) -> None:
-        """Settle the tasks whose answers have come.
+        """Settle the tasks whose answers have arrived.
 
         Raises:
             WorkerGone: it could not start, or no more answers can come.
@@ -232,12 +232,12 @@ class Supervisor:
         number, since = self._worker.status.last()
         task = self._in_flight.get(number)
         taken = time.monotonic_ns() - since
-        self._slow = task is not None and taken > PATIENCE_NS
+        self._slow = task is not None and taken > SLOW_TASK_NS
         if task is None or not self._slow:
             return
         if len(self._in_flight) > 1:
             self._call_back()
-        # Its answer may have come meanwhile: whoever waits for a task then must ask the queue.
+        # Its answer may have come by now; then a caller that waits for a task must ask the queue.
         self._slow = number in self._in_flight
         if not self._slow or taken <= task.seconds * 1e9:
             return
@@ -254,7 +254,7 @@ class Supervisor:
         """Give tasks back to the queue that were sent and have not begun.
 
         Raises:
-            WorkerGone: it has ended meanwhile.
+            WorkerGone: it has ended.
         """
         last = self._worker.status.recall()
         # Whatever ended before the last one began has been answered by now.
@@ -265,7 +265,7 @@ class Supervisor:
             self._worker.recalled(task)
         self._queue.give_back(left)
 
-    def _bury(self, gone: WorkerGone) -> str:
+    def _discard_worker(self, gone: WorkerGone) -> str:
         """End a worker and settle the task that it was at; return how the process has ended."""
         ended = self._worker.end(grace=False)
         self._stuck = ended is None

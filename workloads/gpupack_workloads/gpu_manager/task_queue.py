@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that wait for a GPU, and how they can end.
+"""The queue of tasks for GPUs, and the errors of tasks.
 
 A task is with exactly one of three: the queue, the supervisor that took it, or its future, which is
-settled then. Whoever takes tasks and finds none is woken when there is one.
+settled then. A supervisor that takes tasks and finds none is woken when there is one.
 """
 
 import threading
@@ -14,11 +14,11 @@ from typing import Any
 
 
 class TaskError(Exception):
-    """A task has no result; the root of these errors."""
+    """Root of the errors of tasks without a result."""
 
 
 class TaskFailed(TaskError):
-    """A task raised an error, or its process ended under it.
+    """Error: a task raised an error, or its process ended.
 
     Attributes:
         trace: the worker's traceback, empty where there is none.
@@ -30,15 +30,15 @@ class TaskFailed(TaskError):
 
 
 class TaskTimedOut(TaskError):
-    """A task ran for longer than it may; its process was ended."""
+    """Error: a task exceeded its time limit; its process was ended."""
 
 
 class GpuLost(TaskError):
-    """No worker can be had on the GPU any more."""
+    """Error: no worker can run on the GPU any more."""
 
 
 class ManagerClosed(TaskError):
-    """A task was handed to a manager that takes none any more."""
+    """Error: a task was handed to a closed manager."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,13 +47,13 @@ class Task:
 
     Attributes:
         number: in the order in which they were handed over.
-        name: of the function.
+        name: name of the function.
         payload: function and arguments, pickled.
         gpu: on which it must run; None for any.
         memory_bytes: quota of the GPU's memory pool.
         result_bytes: quota of pinned host memory, by which tensors come back.
         seconds: how long it may run, from its start in the worker.
-        future: of what the function returns.
+        future: future of what the function returns.
     """
 
     number: int
@@ -66,7 +66,7 @@ class Task:
     future: Future[Any] = field(default_factory=Future)
 
     def __str__(self) -> str:
-        """Name it, to say what went wrong."""
+        """Return its name for error messages."""
         return f"task {self.number} ({self.name})"
 
 
@@ -83,7 +83,7 @@ class TaskQueue:
         self._anywhere: deque[Task] = deque()
         self._own: dict[int, deque[Task]] = {gpu: deque() for gpu in wakers}
         self._lacking: dict[int, int] = {}
-        """By GPU whose supervisor is to be woken, how many tasks it would have."""
+        """Number of tasks that each waiting supervisor would take, by GPU."""
         self._lost: dict[int, GpuLost] = {}
         self._closed = False
         self.aborted = False
@@ -119,10 +119,10 @@ class TaskQueue:
         return taken
 
     def pass_on(self, gpu: int) -> None:
-        """Be woken no more for any task, and have another supervisor woken for what waits."""
+        """Stop waiting for tasks, and wake another supervisor for waiting tasks."""
         with self._lock:
             self._lacking.pop(gpu, None)
-            wake = self._waker_for(self._anywhere[0]) if self._anywhere else _nobody
+            wake = self._waker_for(self._anywhere[0]) if self._anywhere else _wake_none
         wake()
 
     def give_back(self, tasks: Iterable[Task]) -> None:
@@ -139,7 +139,7 @@ class TaskQueue:
                 fail(task, reason)
 
     def lose(self, gpu: int, reason: GpuLost) -> None:
-        """Count on a GPU no more; tasks that nobody can run any more fail."""
+        """Stop using a GPU; tasks that no GPU can run any more fail."""
         with self._lock:
             self._lost[gpu] = reason
             self._lacking.pop(gpu, None)
@@ -164,7 +164,7 @@ class TaskQueue:
             cancel(task)
 
     def finished(self, gpu: int) -> bool:
-        """Whether nothing is left to do for a GPU, and nothing will come."""
+        """Return whether a GPU has no tasks left, and none will come."""
         with self._lock:
             return self._closed and not self._own[gpu] and not self._anywhere
 
@@ -179,18 +179,18 @@ class TaskQueue:
     def _waker_for(self, task: Task) -> Callable[[], None]:
         """Return what wakes a supervisor that awaits such a task, if there is one.
 
-        It is called without the lock, which whoever is woken takes at once.
+        It is called without the lock, which the woken supervisor takes at once.
         """
         able = self._lacking if task.gpu is None else self._lacking.keys() & {task.gpu}
         neediest = max(able, key=self._lacking.__getitem__, default=None)
         if neediest is None:
-            return _nobody
+            return _wake_none
         del self._lacking[neediest]
         return self._wakers[neediest]
 
 
-def _nobody() -> None:
-    """Wake nobody: all are at work, and look into the queue by themselves."""
+def _wake_none() -> None:
+    """Wake no supervisor: all are busy and look into the queue by themselves."""
 
 
 def _emptied(waiting: deque[Task]) -> list[Task]:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that runs one GPU's tasks, one at a time.
 
-One at a time, so that whoever ends the process knows which task it ends: the number of the task
-that runs stands in shared memory before it begins, and those behind it can be called back. The GPU
-is waited for after each, so that an error of a kernel is its own task's, and no stream is at work
-in memory that the next task is given.
+One at a time, so that the supervisor knows which task it ends with the process: the number of the
+running task is in shared memory before it begins, and later tasks can be called back. The worker
+waits for the GPU after each task, so that a kernel's error belongs to its own task, and no stream
+works in memory that the next task gets.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ STATUS_BYTES = mmap.PAGESIZE
 CHUNK_BYTES = 2**16
 """Received at a time; a larger buffer would come from the kernel, zeroed, each time."""
 TORCH_BYTES = 2 * 2**30
-"""For torch beside the pool: cuBLAS's workspace, and what a task does not ask the pool for."""
+"""For torch outside the pool: cuBLAS's workspace, and what a task does not ask the pool for."""
 NO_TASK = -1
 
 ORDER = struct.Struct("<qqqqqq")
@@ -52,12 +52,12 @@ DONE, FAILED, OUT_OF_MEMORY, READY, UNUSABLE = range(5)
 
 @dataclass(frozen=True)
 class Plan:
-    """What a worker is given at its start.
+    """Settings of a worker.
 
     Attributes:
         device: as torch names it.
-        pool_bytes: of the device's memory, reserved at once.
-        shared_bytes: of the memory that both processes share.
+        pool_bytes: bytes of the device's memory, reserved at once.
+        shared_bytes: bytes of the memory that both processes share.
     """
 
     device: str
@@ -66,13 +66,13 @@ class Plan:
 
 
 class Status:
-    """Which task began last, in memory that worker and supervisor share.
+    """Number of the last begun task, in memory that worker and supervisor share.
 
     What both change is changed under a record lock of the memory's file, which the kernel takes off
     a process that ends.
 
     Args:
-        descriptor: of the memory, open as long as this is used.
+        descriptor: descriptor of the memory, open as long as this is used.
         shared: the memory.
     """
 
@@ -98,7 +98,7 @@ class Status:
         with self.held():
             if recalls != self._words[2]:
                 return False
-            # In this order: who looks sees no task with the beginning of the one before it.
+            # In this order: a reader sees no task with the start time of the one before it.
             self._words[1], self._words[0] = now, number
             return True
 
@@ -125,11 +125,11 @@ def aligned(size: int) -> int:
 
 
 class Arena:
-    """Memory that is handed to one task at a time, piece by piece, up to the task's quota.
+    """Memory for one task at a time, allocated in pieces up to the task's quota.
 
     Args:
         memory: bytes, reserved at once.
-        name: of the memory, for errors.
+        name: name of the memory, for errors.
     """
 
     def __init__(self, memory: torch.Tensor, name: str) -> None:
@@ -145,13 +145,13 @@ class Arena:
         """Return a tensor, not initialised, that is the task's until it ends.
 
         Raises:
-            OutOfMemory: the quota has no room for it.
+            OutOfMemory: the quota is too small.
         """
         size = math.prod(shape) * dtype.itemsize
         free = max(0, self._end - self._next)
         if size > free:
             raise OutOfMemory(
-                f"{size} bytes are asked for, where {free} are free of the task's quota of"
+                f"{size} bytes are requested, and {free} are free of the task's quota of"
                 f" {self._quota} bytes of {self._name}"
             )
         piece = self._memory[self._next : self._next + size]
@@ -161,10 +161,10 @@ class Arena:
 
 @dataclass(frozen=True)
 class TaskContext:
-    """What a task is given beside its arguments.
+    """What a task gets in addition to its arguments.
 
     Attributes:
-        device: of its GPU, whose current stream is the task's own.
+        device: device of its GPU, whose current stream is the task's own.
         memory: the GPU's pool, within the task's quota.
     """
 
@@ -173,14 +173,14 @@ class TaskContext:
 
 
 class ResultPickler(pickle.Pickler):
-    """Pickles what a task returns; tensors go to the memory that both processes share."""
+    """Pickles a task's result; tensors go to memory that both processes share."""
 
     def __init__(self, file: io.BytesIO, results: Arena) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self._results = results
 
     def persistent_id(self, obj: Any) -> tuple[int, torch.dtype, tuple[int, ...]] | None:
-        """Copy a tensor, and say where it lies."""
+        """Copy a tensor, and return its offset."""
         if not isinstance(obj, torch.Tensor):
             return None
         copy = self._results.empty(tuple(obj.shape), obj.dtype)
@@ -189,11 +189,11 @@ class ResultPickler(pickle.Pickler):
 
 
 class Worker:
-    """Runs what comes by a socket until that is closed.
+    """Runs the tasks that come by a socket until it is closed.
 
     Args:
         line: to the supervisor.
-        descriptor: of the memory that both share,
+        descriptor: descriptor of the memory that both share,
         shared: mapped: status and results.
         plan: the device, and how much of its memory.
     """
@@ -237,9 +237,9 @@ class Worker:
         try:
             kind, body = DONE, self._call(payload, number)
         except OutOfMemory as error:
-            kind, body = OUT_OF_MEMORY, told(error)
+            kind, body = OUT_OF_MEMORY, pickle_error(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001  a task may raise anything
-            kind, body = FAILED, told(error)
+            kind, body = FAILED, pickle_error(error)
         self._tell(number, kind, time.monotonic_ns() - began, body)
         if kind != DONE:
             self._end_if_broken()
@@ -247,7 +247,7 @@ class Worker:
     def _call(self, payload: bytes, number: int) -> bytes:
         file = io.BytesIO()
         if self._stream:
-            # Anew, and the device with it: the task before may have chosen others.
+            # Again for each task, which also sets the device: the last task may have changed both.
             torch.cuda.set_stream(self._stream)
         with memory_errors(f"task {number}"):
             function, arguments = pickle.loads(payload)  # noqa: S301  the manager's own
@@ -284,8 +284,8 @@ def frames(left: bytearray, head: struct.Struct) -> Iterator[tuple[tuple[int, ..
     del left[:place]
 
 
-def told(error: BaseException) -> bytes:
-    """Return an error's text and traceback: not every error can be pickled, and unpickled again."""
+def pickle_error(error: BaseException) -> bytes:
+    """Pickle an error's text and traceback, because not every error can be pickled itself."""
     text = str(error) if isinstance(error, OutOfMemory) else f"{type(error).__name__}: {error}"
     return pickle.dumps((text, "".join(traceback.format_exception(error))))
 
@@ -307,7 +307,7 @@ def pin(memory: torch.Tensor) -> None:
 
 
 def end_with_parent() -> None:
-    """End this process as soon as the manager's has ended, whatever a task does meanwhile."""
+    """End this process as soon as the manager's has ended, even during a task."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -315,7 +315,7 @@ def end_with_parent() -> None:
 
 
 def work(line: socket.socket, plan: Plan) -> None:
-    """Be the worker of a GPU."""
+    """Run as the worker of a GPU."""
     # The terminal sends it to the whole group; the manager ends its workers itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with_parent, daemon=True).start()
@@ -324,7 +324,7 @@ def work(line: socket.socket, plan: Plan) -> None:
     try:
         worker = Worker(line, descriptors[0], shared, plan)
     except (RuntimeError, OutOfMemory) as error:
-        body = told(error)
+        body = pickle_error(error)
         line.sendall(ANSWER.pack(NO_TASK, UNUSABLE, 0, len(body)) + body)
         return
     worker.serve()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The supervisor's side of a worker: its process, the line to it, the memory that both share.
+"""The supervisor's side of a worker: its process, socket and shared memory.
 
 Results come back by a ring in that memory, which the worker has pinned: a GPU writes there itself,
 and it is anonymous (memfd), so that neither /dev/shm's size limits it nor anything of it is left.
@@ -31,13 +31,13 @@ from gpupack_workloads.gpu_manager.worker import (
 )
 
 GRACE_SECONDS = 10
-"""For a process to end: by itself when nothing more comes, or once it was killed."""
+"""Time for a process to end by itself, or after it was killed."""
 
 Answer = tuple[tuple[int, ...], bytes]
 
 
 class Ring:
-    """Places of results in memory, given back in the order in which they were taken."""
+    """Ring buffer for results, released in the order of allocation."""
 
     def __init__(self, start: int, size: int) -> None:
         self._start, self._end = start, start + size
@@ -70,7 +70,7 @@ class Ring:
 
 
 class ResultUnpickler(pickle.Unpickler):
-    """Reads what a task returned; tensors are copied out of shared memory."""
+    """Unpickles a task's result; tensors are copied out of shared memory."""
 
     def __init__(self, body: bytes, shared: torch.Tensor) -> None:
         super().__init__(io.BytesIO(body))
@@ -84,12 +84,12 @@ class ResultUnpickler(pickle.Unpickler):
 
 
 class WorkerProcess:
-    """A worker that has been started; it says by itself when it can take tasks.
+    """A started worker; it reports when it can take tasks.
 
     Args:
         device: as torch names it.
-        pool_bytes: of the device's memory.
-        result_bytes: of host memory for results, aligned.
+        pool_bytes: bytes of the device's memory.
+        result_bytes: bytes of host memory for results, aligned.
         wake: an eventfd that ends a wait.
 
     Attributes:
@@ -171,7 +171,7 @@ class WorkerProcess:
         return list(frames(self._received, ANSWER)), more
 
     def value(self, body: bytes) -> Any:
-        """Return what a task returned, its tensors in memory of their own."""
+        """Return a task's result, with its tensors in separate memory."""
         return ResultUnpickler(body, self._results).load()
 
     def settled(self, task: Task) -> None:

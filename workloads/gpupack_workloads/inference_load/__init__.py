@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks an inference server as many users would, and measures how long they wait.
+"""Sends requests to an inference server as many users would, and measures their waits.
 
-options    what can be asked for (no torch)
-arrivals   who asks what, and when: drawn before anything is sent
-client     sends it, each at its time whatever became of the others; notes when tokens come
+options    options of the command line (no torch)
+arrivals   requests and their times, drawn before any is sent
+client     sends each request at its time, and records when tokens come
 checks     the paged network, and answers that callers got, against the plain forward pass
 summary    percentiles, and the result
-session    starts a server of its own
+session    starts its own server
 elsewhere  measures one that runs already
 """
 
@@ -17,15 +17,15 @@ from gpupack_workloads.results import Result
 
 
 def run(options: LoadOptions) -> Result:
-    """Check and measure a server of our own, or measure another; see `session` and `elsewhere`.
+    """Check and measure our own server, or measure another; see `session` and `other_server`.
 
     Raises:
-        BadArgument: a token was named, and no server that wants to see it.
-        WorkloadError: a library is not installed; and as those two do.
+        BadArgument: --token-file is set without --url.
+        WorkloadError: a library is not installed; and as `session` and `other_server` raise it.
     """
     if options.url is None and options.token_file is not None:
-        raise BadArgument("--token-file is for the server of --url, which is not named")
+        raise BadArgument("--token-file is for the server of --url, which is not set")
     # Measuring another server needs no torch.
-    name = "session" if options.url is None else "elsewhere"
+    name = "session" if options.url is None else "other_server"
     result: Result = part(f"inference_load.{name}").run(options)
     return result

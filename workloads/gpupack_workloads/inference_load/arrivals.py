@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks what, and when. Pure, and decided before anything is sent.
+"""Requests and their times. Pure, and drawn before any request is sent.
 
 Requests begin as those of many users who know nothing of each other: a Poisson process, whose gaps
 are exponential. Lengths of prompts and answers are lognormal, as a few are much longer than most;
@@ -20,14 +20,14 @@ LONGEST = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """What is asked of a server.
+    """Load on a server.
 
     Attributes:
         rate_per_s: requests, on average.
         seconds: in which requests begin.
         prompt_tokens: on average.
         output_tokens: on average.
-        seed: of all of it.
+        seed: seed of all of it.
     """
 
     rate_per_s: float
@@ -44,7 +44,7 @@ class Arrival:
     Attributes:
         due: when it is to be sent, in seconds from the beginning.
         prompt: tokens.
-        output_tokens: that it asks for.
+        output_tokens: number of requested tokens.
     """
 
     due: float
@@ -77,7 +77,7 @@ def some_arrivals(traffic: Traffic, *, vocabulary: int, max_length: int) -> list
     if not found:
         raise BadArgument(
             f"no request begins within {traffic.seconds} s at {traffic.rate_per_s} per second:"
-            " ask for a larger --rate or --seconds"
+            " set a larger --rate or --seconds"
         )
     return found
 

@@ -7,7 +7,7 @@ reference.
 - In 32 bits, ragged sequences that go through the cache in parts must have the reference's logits
   after every token, but for rounding. A wrong page, position or mask is far beyond that.
 - In the type that is served, they must be as near the reference as the plain pass in that type is,
-  times `LEEWAY`: rounding differs with the order of sums, mistakes do not fit in.
+  times `TOLERANCE`: rounding differs with the order of sums, mistakes do not fit in.
 - Of each answer that a caller got, every token must be the likeliest by the plain pass, or as
   likely but for rounding: the two may choose differently where two tokens are as likely.
 """
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 # Of the largest logit. In 32 bits on CPUs the two passes were apart by 5e-7 of it.
 EXACT_BOUND = 1e-4
-LEEWAY = 3.0
+TOLERANCE = 3.0
 # Short ones, for every token of them is checked.
 SEQUENCES, LONGEST, FIRST_PART = 5, 70, 24
 MAX_ANSWERS = 32
@@ -66,9 +66,9 @@ class Errors:
     """How far logits are from the reference, as a share of the largest.
 
     Attributes:
-        exact: of the cache in 32 bits.
-        served: of the cache in the type that is served.
-        plain: of the plain pass in that type.
+        exact: error of the cache in 32 bits.
+        served: error of the cache in the type that is served.
+        plain: error of the plain pass in that type.
         scale: the largest logit of the reference.
     """
 
@@ -80,7 +80,7 @@ class Errors:
     @property
     def bound(self) -> float:
         """What rounding explains in the type that is served."""
-        return max(EXACT_BOUND, LEEWAY * self.plain)
+        return max(EXACT_BOUND, TOLERANCE * self.plain)
 
     @property
     def choice_bound(self) -> float:
@@ -109,8 +109,8 @@ def errors_of(
     Args:
         decoder: its weights in 32 bits.
         vocabulary: how many tokens there are.
-        max_length: of a sequence.
-        seed: of the sequences.
+        max_length: maximum length of a sequence.
+        seed: seed of the sequences.
         paged: how steps of one token are served; see `Network`.
 
     Raises:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends requests, each at its time, and notes when tokens come.
+"""Sends requests, each at its time, and records when tokens come.
 
 The load is open: a request is sent when it is due, however many are under way. A client that waited
 for answers would send fewer requests to a server that stalls, and measure its stalls too seldom
 («coordinated omission»). For the same reason times count from when a request was due, not from when
-it was sent; how late it was sent is told too, for it is the client's own doing.
+it was sent. How late it was sent is reported too, since the client causes it.
 
 By aiohttp, which took a quarter of the time that httpx took for each request, and a ninth with
 hundreds under way: what the client takes is measured as the server's.
@@ -27,7 +27,7 @@ TOO_MANY, UNAVAILABLE = 429, 503
 DATA, DONE = b"data: ", b"[DONE]"
 CONNECT_SECONDS = 10.0
 # Until the last token of the last request; what is not answered then has failed.
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Target:
     token: str | None = None
 
 
-class About(msgspec.Struct):
-    """What a server tells of its model."""
+class ModelInfo(msgspec.Struct):
+    """A server's description of its model."""
 
     id: str
     vocabulary: int
@@ -54,13 +54,13 @@ class About(msgspec.Struct):
 
 
 class Models(msgspec.Struct):
-    """All that it has."""
+    """The models of a server."""
 
-    data: list[About]
+    data: list[ModelInfo]
 
 
 class Choice(msgspec.Struct):
-    """New tokens."""
+    """New tokens of an answer."""
 
     token_ids: list[int]
     finish_reason: str | None = None
@@ -74,13 +74,13 @@ class Piece(msgspec.Struct):
 
 @dataclass
 class Outcome:
-    """What became of a request. Times are in seconds from the beginning of the load.
+    """Outcome of a request. Times are in seconds from the beginning of the load.
 
     Attributes:
         due: when it was to be sent.
         sent: when it was.
-        status: of HTTP; 0 where there was no answer.
-        tokens: of the answer.
+        status: status of HTTP; 0 where there was no answer.
+        tokens: tokens of the answer.
         times: when each of them came.
         finished: why it ended, as the server said.
         trouble: what went wrong.
@@ -110,22 +110,22 @@ def headers_for(target: Target) -> dict[str, str]:
     return {} if target.token is None else {"Authorization": f"Bearer {target.token}"}
 
 
-def about(target: Target) -> About:
+def about(target: Target) -> ModelInfo:
     """Ask a server for its model.
 
     Raises:
         BadArgument: there is no such server, or it does not know us.
     """
     try:
-        return msgspec.json.decode(asyncio.run(told(target)), type=Models).data[0]
+        return msgspec.json.decode(asyncio.run(fetch_models(target)), type=Models).data[0]
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, IndexError) as error:
         raise BadArgument(
             f"{target.url} is no inference server that serves us: {error!r}"
         ) from error
 
 
-async def told(target: Target) -> bytes:
-    """Return what a server tells of its models."""
+async def fetch_models(target: Target) -> bytes:
+    """Return a server's answer about its models."""
     async with (
         session_for(target) as session,
         session.get("/v1/models", raise_for_status=True) as reply,
@@ -139,7 +139,7 @@ def session_for(target: Target) -> aiohttp.ClientSession:
         target.url,
         headers=headers_for(target),
         connector=aiohttp.TCPConnector(limit=0),
-        timeout=aiohttp.ClientTimeout(total=PATIENCE_SECONDS, sock_connect=CONNECT_SECONDS),
+        timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS, sock_connect=CONNECT_SECONDS),
     )
 
 

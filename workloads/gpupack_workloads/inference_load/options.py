@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `inference-load` can be told."""
+"""Options of `inference-load`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +9,14 @@ from gpupack_workloads.inference_server.options import ServingOptions
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions(ServingOptions):
-    """The load; None takes what suits the device.
+    """Options of the load; None: defaults for the device.
 
     Attributes:
         rate: requests per second, on average.
         seconds: for how long requests begin.
-        prompt_tokens: of a request, on average.
-        output_tokens: of an answer, on average.
-        url: of a server that runs already; None starts one in this process.
+        prompt_tokens: number of tokens of a request, on average.
+        output_tokens: number of tokens of an answer, on average.
+        url: URL of a server that runs already; None starts one in this process.
         token_file: holds the token that it wants to see.
     """
 

@@ -39,7 +39,7 @@ from gpupack_workloads.inference_server.server import (
 )
 from gpupack_workloads.memory import MIB
 from gpupack_workloads.results import Result, Scalar
-from gpupack_workloads.transformer.need import parameters
+from gpupack_workloads.transformer.memory_estimate import parameters
 
 START_SECONDS = 30
 POLL_SECONDS = 0.01
@@ -55,7 +55,7 @@ def run(options: LoadOptions) -> Result:
         OutOfMemory: network and cache do not fit into the share.
         WrongResult: logits or answers are wrong, or the engine has failed; nothing about speed is
             reported then.
-        WorkloadError: nobody got an answer.
+        WorkloadError: no request got an answer.
     """
     device = choose_device(require_gpu=options.require_gpu)
     sizes = sizes_for(options, device)
@@ -87,7 +87,7 @@ def run(options: LoadOptions) -> Result:
     }
     return summarise(
         figures,
-        checked | answers | told(serving) | describe(device),
+        checked | answers | serving_metrics(serving) | describe(device),
         verified=whole,
         simulated=device.simulated,
     )
@@ -120,7 +120,7 @@ def traffic_of(options: LoadOptions, sizes: Sizes, device: Device) -> Traffic:
 
 
 def warm_up(traffic: Traffic, sizes: Sizes) -> list[Arrival]:
-    """Return requests that are sent before, so that nobody measured is the first of anything."""
+    """Return warm-up requests, so that no measured request is the first of its kind."""
     before = replace(
         traffic,
         rate_per_s=WARM_UP_REQUESTS / WARM_UP_SECONDS,
@@ -133,7 +133,7 @@ def warm_up(traffic: Traffic, sizes: Sizes) -> list[Arrival]:
 
 @contextlib.contextmanager
 def served(serving: Serving) -> Iterator[Target]:
-    """Serve on loopback, with a token that nobody else knows."""
+    """Serve on loopback, with a secret token."""
     token = secrets.token_hex(32)
     options = ServerOptions()
     with bound(options.host, 0) as listener:
@@ -162,7 +162,7 @@ def wait_until_started(server: Server, thread: threading.Thread) -> None:
 
 
 def loaded(target: Target, before: list[Arrival], planned: list[Arrival]) -> list[Outcome]:
-    """Send requests from a process of its own.
+    """Send requests from a separate process.
 
     Raises:
         WorkloadError: it was killed.
@@ -188,15 +188,15 @@ def loaded(target: Target, before: list[Arrival], planned: list[Arrival]) -> lis
 
 
 def forget_cache(serving: Serving) -> None:
-    """Free the cache, whose server has ended: the plain pass needs room."""
+    """Free the cache, whose server has ended: the plain pass needs its memory."""
     serving.network.keys.clear()
     serving.network.values.clear()
     if serving.network.device.type == "cuda":
         torch.cuda.empty_cache()
 
 
-def told(serving: Serving) -> dict[str, Scalar]:
-    """Return what was served, and how.
+def serving_metrics(serving: Serving) -> dict[str, Scalar]:
+    """Return metrics of the server: sizes, types and limits.
 
     `multiprocessors` are those that MPS leaves to this process: they show a limit in force.
     """

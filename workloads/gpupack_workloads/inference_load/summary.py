@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Percentiles of what callers waited for, and the result.
+"""Percentiles of callers' waits, and the result.
 
 `ttft`: from when a request was due to its first token. `itl`: from one token of an answer to the
 next; of all gaps of all answers. `latency`: from when it was due to its last token. Requests that
@@ -26,7 +26,7 @@ def figures_of(outcomes: Sequence[Outcome], traffic: Traffic) -> dict[str, Scala
     """Return figures by name.
 
     Raises:
-        WorkloadError: nobody got an answer.
+        WorkloadError: no request got an answer.
     """
     answers = [each for each in outcomes if each.answered]
     if not answers:
@@ -100,7 +100,7 @@ def summarise(
 
 
 def share() -> dict[str, Scalar]:
-    """Return the share that this container was promised, where it was told."""
+    """Return the share that this container has, if its environment says so."""
     names = {
         "share_percent": "GPUPACK_DEVICE_PERCENT",
         "share_memory_mib": "GPUPACK_DEVICE_MEMORY_MIB",

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serves the transformer over HTTP: continuous batching, a paged cache, tokens as they come.
 
-    options       what can be asked for (no torch)
+    options       options of the command line (no torch)
     budget        sizes filled in; how many pages of the cache the share's memory holds
-    pages         who holds which page
+    pages         ownership of pages
     weights       of the network, from the seed or from a checkpoint
     checkpoint    of `transformer`
-    batch         who computes in the next step: admission, prompts in parts, ends
+    batch         sequences of the next step: admission, prompts in parts, ends
     network       one step of the decoder, with keys and values kept in pages
-    sampling      the next token of each row, the same whoever else is in the batch
+    sampling      the next token of each row, independent of the rest of the batch
     graphs        steps of one token as CUDA graphs
     engine        the thread that steps
     protocol      the API's JSON, judged before anything is computed
-    access        who may call: the token, and where to listen without one
+    access        access control: the token, and the address to listen at without one
     listener      the socket
-    callers       who waits for tokens
+    callers       callers that wait for tokens
     app           routes
     metrics       for Prometheus
     server        uvicorn: starts, drains on SIGTERM, ends
@@ -38,7 +38,7 @@ EXTRA = ("aiohttp", "prometheus_client", "starlette", "uvicorn")
 
 
 def run(options: ServerOptions) -> Result:
-    """Serve until told to end; see `server.run`."""
+    """Serve until a signal ends it; see `server.run`."""
     # The command line imports the options from here, and torch must wait until they are judged.
     result: Result = part("inference_server.server").run(options)
     return result

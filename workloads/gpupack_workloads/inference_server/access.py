@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may call: whoever shows the token; everybody of this machine where there is none.
+"""Access control: callers with the token; without a token, all callers of this machine.
 
-Nobody listens beyond loopback without a token. Whether the server lives is told without one, since
+A server without a token listens on loopback only. Health checks need no token, since
 the kubelet has none.
 """
 
@@ -17,7 +17,7 @@ from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.inference_server.protocol import Refused, refusal
 
 TOKEN_VARIABLE: Final = "INFERENCE_TOKEN"  # noqa: S105  a name
-LEAST_CHARACTERS: Final = 32
+MIN_CHARACTERS: Final = 32
 OPEN: Final = frozenset({"/healthz", "/readyz"})
 
 
@@ -37,9 +37,9 @@ def token_from(file: Path | None, environ: Mapping[str, str]) -> str | None:
     else:
         return None
     token = text.strip()
-    if len(token) < LEAST_CHARACTERS or not token.isascii() or not token.isprintable():
+    if len(token) < MIN_CHARACTERS or not token.isascii() or not token.isprintable():
         raise BadArgument(
-            f"{source} holds no token of {LEAST_CHARACTERS} printable characters or more: make one"
+            f"{source} holds no token of {MIN_CHARACTERS} printable characters or more: make one"
             " with `openssl rand -hex 32`"
         )
     return token
@@ -49,7 +49,7 @@ def require_reachable_by_few(host: str, token: str | None) -> None:
     """Refuse to listen where others can call, without a token.
 
     Raises:
-        BadArgument: as said; or the address is none.
+        BadArgument: so, or the address is not valid.
     """
     try:
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -63,7 +63,7 @@ def require_reachable_by_few(host: str, token: str | None) -> None:
 
 
 class Authenticated:
-    """An application that is reached by those alone who show the token."""
+    """An application that only callers with the token can reach."""
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
         self._app = app

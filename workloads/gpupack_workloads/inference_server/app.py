@@ -50,13 +50,13 @@ JSON_TYPE = "application/json"
 
 
 class Service:
-    """What is behind the routes.
+    """Handlers of the routes.
 
     Args:
         engine: not started; the application starts and closes it.
         delivery: what the engine publishes by.
-        limits: of requests.
-        device: what is told of it, by name.
+        limits: limits of requests.
+        device: facts about it, by name.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class Service:
         self.metrics = Metrics(lambda: engine.load)
         self.draining = False
         self.under_way = 0
-        self._nobody = asyncio.Event()
-        self._nobody.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
         self.answered = 0
         self.tokens = 0
         self._delivery = delivery
@@ -88,13 +88,13 @@ class Service:
 
     async def idle(self) -> None:
         """Wait until no request is under way."""
-        await self._nobody.wait()
+        await self._idle.wait()
 
     async def complete(self, call: Call) -> Response:
         """Answer a prompt."""
         arrived = time.monotonic()
         try:
-            asked, wanted = parsed(await body_of(call), self.limits)
+            body, wanted = parsed(await body_of(call), self.limits)
             caller = Caller(arrived)
             sequence = self._submitted(wanted, caller)
         except Refused as refused:
@@ -106,8 +106,8 @@ class Service:
             created=int(time.time()),
             prompt_tokens=len(wanted.prompt),
         )
-        if asked.stream:
-            usage = asked.stream_options is not None and asked.stream_options.include_usage
+        if body.stream:
+            usage = body.stream_options is not None and body.stream_options.include_usage
             pieces = self._pieces(caller, answer, usage=usage)
             return Stream(pieces, lambda: self._left(sequence, caller))
         try:
@@ -133,12 +133,12 @@ class Service:
         except RuntimeError as error:
             raise Refused(503, str(error), headers={"Retry-After": "5"}) from error
         self.under_way += 1
-        self._nobody.clear()
+        self._idle.clear()
         self.metrics.tokens.labels("prompt").inc(len(wanted.prompt))
         return sequence
 
     def _take(self, events: list[Event]) -> None:
-        """Give each event to who listens."""
+        """Give each event to its caller."""
         now = time.monotonic()
         for each in events:
             caller: Caller = each.sequence.listener
@@ -160,7 +160,7 @@ class Service:
         """Free what a caller had, whether it has its answer or went away."""
         self.under_way -= 1
         if not self.under_way:
-            self._nobody.set()
+            self._idle.set()
         self.engine.cancel(sequence)
         if not caller.ended:
             caller.ended = True
@@ -185,7 +185,7 @@ class Service:
         try:
             await asyncio.wait({collecting, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not collecting.done():
-                return Response(status_code=499)  # nobody is there to read it
+                return Response(status_code=499)  # no client is left to read it
             tokens, finished = collecting.result()
         finally:
             collecting.cancel()
@@ -222,7 +222,7 @@ class Service:
 
 
 class Stream(StreamingResponse):
-    """Events as they come; `on_end` is called whether they were sent or the caller went away."""
+    """Events as they come; `on_end` is called at the end, also if the caller disconnects."""
 
     def __init__(self, content: AsyncIterator[bytes], on_end: Callable[[], None]) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -267,7 +267,7 @@ async def body_of(call: Call) -> bytes:
     """Return a call's body.
 
     Raises:
-        Refused: it is no JSON by its own word, is too long, or does not come.
+        Refused: its content type is not JSON, it is too long, or it does not arrive.
     """
     kind = call.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != JSON_TYPE:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who computes in the next step. Pure: nothing here waits or computes.
+"""Chooses the sequences of the next step. Pure: it neither waits nor computes.
 
 Requests join and leave between any two steps. They are admitted in the order in which they came:
 a large one is not overtaken by small ones for ever. A step computes one token of each sequence
@@ -18,18 +18,18 @@ LENGTH, STOP = "length", "stop"
 
 
 class QueueFull(Exception):
-    """As many requests wait as may."""
+    """Error: the maximum number of requests is waiting."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to generate.
+    """Parameters of a generation.
 
     Attributes:
         prompt: tokens, one at least.
-        max_tokens: of the answer, one at least.
+        max_tokens: maximum number of tokens of the answer, one at least.
         temperature: 0 takes the likeliest token.
-        seed: of the choice among tokens.
+        seed: seed of the choice among tokens.
         stop: tokens that end the answer, which has them in it.
     """
 
@@ -47,13 +47,13 @@ class Request:
 
 @dataclass(eq=False)
 class Sequence:
-    """A request and what has become of it.
+    """A request and its state.
 
     Attributes:
-        request: what was asked for.
-        listener: whoever is told of its tokens; nothing here looks at it.
-        pages: of its keys and values, from when it is admitted.
-        cached: positions whose keys and values are there.
+        request: the request.
+        listener: receiver of its tokens; opaque to this module.
+        pages: pages of its keys and values, from its admission on.
+        cached: number of positions whose keys and values are cached.
         output: tokens so far.
         finished: why it has ended.
     """
@@ -97,7 +97,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Step:
-    """What is computed at once: parts of prompts, and one token each of those who answer."""
+    """A step: parts of prompts, and one token each of the sequences that generate."""
 
     prefill: list[Part]
     decode: list[Part]
@@ -112,14 +112,14 @@ class Step:
 
 
 class Batch:
-    """Requests that wait, and those that compute.
+    """Waiting requests and running sequences.
 
     Args:
-        pages: of the cache.
+        pages: allocator of the cache's pages.
         page_tokens: positions of a page.
         max_batch: sequences that compute at a time.
-        max_waiting: requests that wait at most, besides those for whom the batch has places.
-        prefill_tokens: of prompts in a step, padding to the longest part counted.
+        max_waiting: requests that wait at most, besides those for which the batch has places.
+        prefill_tokens: maximum number of prompt tokens in a step, with padding to the longest part.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Batch:
         """
         if pages_for(request.positions, self.page_tokens) > self.pages.count:
             raise ValueError(f"{request.positions} positions do not fit into the cache")
-        # Those whom the next step takes in do not wait.
+        # Requests that the next step takes in do not wait.
         places = self.max_batch - len(self.running)
         if len(self.waiting) >= self.max_waiting + places:
             raise QueueFull
@@ -176,7 +176,7 @@ class Batch:
             self._leave(sequence)
 
     def plan(self) -> Step:
-        """Admit whoever fits, and return what to compute; nothing if all is idle."""
+        """Admit requests that fit, and return the next step; it is empty if there is nothing."""
         while self.waiting and len(self.running) < self.max_batch and self._admit(self.waiting[0]):
             self.running.append(self.waiting.popleft())
         decode = [Part(sequence, 1) for sequence in self.running if sequence.answering]

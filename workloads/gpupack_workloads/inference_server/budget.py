@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sizes with every default filled in, and how many pages of the cache the share's memory holds.
 
-Of a share's memory the weights come first, then what steps take beside them, then what CUDA itself
+Of a share's memory the weights come first, then the workspace of steps, then what CUDA itself
 has of each process; the cache is the rest, but no more pages than `max_batch` of the longest
-sequences could hold. A container is told its share in GPUPACK_DEVICE_MEMORY_MIB. torch is held to
-it as well: whoever errs here runs out of memory alone, and not its neighbours.
+sequences could hold. GPUPACK_DEVICE_MEMORY_MIB has the container's share. torch is limited to
+it as well: a wrong estimate here hits this server alone, and not its neighbours.
 """
 
 import os
@@ -23,29 +23,29 @@ from gpupack_workloads.inference_server.options import (
 )
 from gpupack_workloads.inference_server.pages import pages_for
 from gpupack_workloads.memory import MIB, free_bytes
-from gpupack_workloads.transformer.need import ELEMENT_BYTES, FLOAT_BYTES, parameters
+from gpupack_workloads.transformer.memory_estimate import ELEMENT_BYTES, FLOAT_BYTES, parameters
 from gpupack_workloads.transformer.options import TransformerOptions
 from gpupack_workloads.transformer.plan import Shape, check_shape, given, shape_for
 
 # For the context, cuBLAS and kernels, which are no tensors but count as the process's. An estimate.
 CUDA_BYTES = 1024 * MIB
-# A CPU stands in for a GPU: its memory is the host's, and others' too.
+# Without a GPU the CPU computes: its memory is the host's, and other processes use it too.
 MAX_CPU_BYTES = 512 * MIB
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Everything that decides what a server holds.
+    """Sizes that decide a server's memory.
 
     Attributes:
-        shape: of the network; its `sequence` is the longest prompt and answer together.
+        shape: shape of the network; its `sequence` is the longest prompt and answer together.
         dtype: bf16 or fp32, of weights, cache and products.
         max_batch: sequences that compute at a time.
         max_waiting: requests that wait.
-        prefill_tokens: of prompts in a step.
+        prefill_tokens: maximum number of tokens of prompts in a step.
         graphs: whether steps of one token are CUDA graphs.
-        paged: whether they read pages where they lie.
-        pages: of the cache.
+        paged: whether they read pages in place.
+        pages: number of pages of the cache.
         budget_bytes: what all of it is to keep within.
     """
 
@@ -106,19 +106,19 @@ def sizes_for(options: ServingOptions, device: Device) -> Sizes:
 
 
 def budget_bytes(options: ServingOptions, device: Device, environ: Mapping[str, str]) -> int:
-    """Return what a server may take: what it was told, else its share, but no more than is free."""
-    told = options.memory_mib or share_mib(environ)
+    """Return the bytes a server may use: the option, else its share, at most what is free."""
+    limit_mib = options.memory_mib or share_mib(environ)
     free = free_bytes(device)
     if device.simulated:
         free = min(free // 2, MAX_CPU_BYTES)
-    return min(told * MIB, free) if told else free
+    return min(limit_mib * MIB, free) if limit_mib else free
 
 
 def share_mib(environ: Mapping[str, str]) -> int | None:
-    """Return the memory that this container was promised of its GPU, if it was told.
+    """Return the memory of this container's share of its GPU, if the environment has it.
 
     Raises:
-        BadArgument: what it was told is no number.
+        BadArgument: the variable is not a number.
     """
     text = environ.get("GPUPACK_DEVICE_MEMORY_MIB")
     if not text:
@@ -140,7 +140,7 @@ def hold_to(budget: int, device: Device) -> None:
 def pages_within(
     available: int, *, shape: Shape, dtype: str, max_batch: int, prefill_tokens: int
 ) -> int:
-    """Return how many pages fit beside weights and workspace.
+    """Return how many pages fit next to weights and workspace.
 
     Raises:
         OutOfMemory: fewer than one sequence needs.
@@ -155,8 +155,8 @@ def pages_within(
     if fitting < one:
         raise OutOfMemory(
             f"a sequence of {shape.sequence} tokens needs {one * page // MIB + 1} MiB of cache, and"
-            f" of {available // MIB} MiB {max(0, rest) // MIB} are left beside weights and"
-            " workspace: ask for a larger share, or for a smaller --max-length, --max-batch,"
+            f" of {available // MIB} MiB {max(0, rest) // MIB} are left after weights and"
+            " workspace: request a larger share, or set a smaller --max-length, --max-batch,"
             " --layers or --width"
         )
     return min(fitting, one * max_batch)
@@ -169,7 +169,7 @@ def page_bytes(shape: Shape, dtype: str) -> int:
 
 
 def workspace_bytes(shape: Shape, dtype: str, max_batch: int, prefill_tokens: int) -> int:
-    """Return about what steps take beside weights and cache.
+    """Estimate the memory that steps take in addition to weights and cache.
 
     Keys and values of a layer are gathered once for the step; the mask is a number for each token
     and position that it may see; the inner part has three tensors of its width; logits and noise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who listens to a sequence, and how its tokens get there from the engine's thread."""
+"""Callers that wait for tokens, and the delivery from the engine's thread."""
 
 import asyncio
 import contextlib
@@ -13,10 +13,10 @@ from gpupack_workloads.inference_server.engine import Event
 
 @dataclass(eq=False)
 class Caller:
-    """Who listens to a sequence.
+    """The listener of a sequence.
 
     Attributes:
-        arrived: of the monotonic clock.
+        arrived: time of arrival by the monotonic clock.
         events: that have not been sent.
         last: when the latest token came.
         ended: whether it was counted.
@@ -29,14 +29,14 @@ class Caller:
 
 
 class Delivery:
-    """Brings events from the engine's thread to the loop that serves."""
+    """Delivers events from the engine's thread to the server's event loop."""
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.take: Callable[[list[Event]], None] = lambda _: None
 
     def __call__(self, events: list[Event]) -> None:
-        """Hand them over; a loop that is closed has nobody who listens."""
+        """Hand events to the loop; a closed loop has no listeners."""
         if self.loop is not None:
             with contextlib.suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self.take, events)
@@ -67,6 +67,6 @@ async def collected(caller: Caller) -> tuple[list[int], str]:
 
 
 async def hung_up(receive: Receive) -> None:
-    """Return when the caller has gone."""
+    """Return when the caller has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights that a training by `transformer` has left."""
+"""Reads weights from a checkpoint of `transformer`."""
 
 import json
 import logging
@@ -49,7 +49,7 @@ def require_same(place: Path, shape: Shape) -> None:
     try:
         network = dict(json.loads((place / ABOUT).read_text())["network"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise damaged(place, f"{ABOUT} does not say what it is of ({error!r})") from error
+        raise damaged(place, f"{ABOUT} does not name its network ({error!r})") from error
     differing = [
         f"{name} {network.get(name)} and not {size}"
         for name, size in asdict(shape).items()

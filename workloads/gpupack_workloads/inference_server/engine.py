@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thread that steps: plans, computes, tells whoever listens.
+"""The thread that steps: plans, computes, publishes events.
 
 Callers of other threads submit and cancel under one lock, which is never held while a step is
 computed: so a caller never waits for a GPU. A request that is cancelled while its step is computed
@@ -29,10 +29,10 @@ SMOOTHING = 0.05
 
 @dataclass(frozen=True)
 class Event:
-    """A new token of a sequence, or that its answer cannot go on.
+    """A new token of a sequence, or its failure.
 
     Attributes:
-        sequence: whose.
+        sequence: the sequence.
         token: None where the engine failed.
         finished: `length`, `stop` or `failed` with the last event of a sequence.
     """
@@ -44,7 +44,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Load:
-    """What an engine has to do now."""
+    """Current load of an engine."""
 
     running: int
     waiting: int
@@ -54,13 +54,13 @@ class Load:
 
 
 class Engine:
-    """Steps a network in a thread of its own, from `start` to `close`.
+    """Steps a network in a separate thread, from `start` to `close`.
 
     Args:
         network: computes.
-        batch: says what; nobody else may touch it.
+        batch: decides what to compute; only the engine may touch it.
         graphs: of the network's steps of one token, if there are.
-        publish: is told each step's events, in the engine's thread.
+        publish: gets each step's events, in the engine's thread.
         on_failed: is called once if a step raises; no request is taken afterwards.
     """
 
@@ -126,7 +126,7 @@ class Engine:
 
     @property
     def seconds_ahead(self) -> float:
-        """About how long it takes until one of those who wait does not any more."""
+        """Estimated seconds until the next waiting request is admitted."""
         with self._changed:
             if not self._tokens_per_second:
                 return 0.0
@@ -134,7 +134,7 @@ class Engine:
             return all_done / max(1, len(self._batch.waiting))
 
     def close(self) -> None:
-        """End after the step that is computed; requests that are left are told that they failed."""
+        """End after the current step; the remaining requests fail."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -183,7 +183,7 @@ class Engine:
         found = [self._launch(parts) for parts in (step.prefill, step.decode) if parts]
         tokens = [token for output, count in found for token in output.tolist()[:count]]
         if NO_NUMBERS in tokens:
-            # Their keys and values are in the cache: whoever gets those pages next would fail, too.
+            # Their keys and values are in the cache: the next owner of those pages would fail, too.
             raise RuntimeError("the network has computed logits that are no numbers")
         return tokens
 

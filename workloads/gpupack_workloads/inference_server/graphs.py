@@ -11,7 +11,7 @@ import torch
 
 from gpupack_workloads.inference_server.network import Network
 
-LEAST_PAGES = 16
+MIN_PAGES = 16
 WARM_UP = 2
 
 
@@ -25,7 +25,7 @@ class Graphs:
 
     def __init__(self, network: Network, max_batch: int) -> None:
         self._rows = sizes(1, max_batch)
-        self._pages = sizes(min(LEAST_PAGES, network.max_pages), network.max_pages)
+        self._pages = sizes(min(MIN_PAGES, network.max_pages), network.max_pages)
         self._pool = torch.cuda.graph_pool_handle()
         self._captured = {
             # The largest first: its memory holds what the others need.
@@ -42,7 +42,7 @@ class Graphs:
         )
 
     def tokens(self, numbers: torch.Tensor, temperatures: torch.Tensor, pages: int) -> torch.Tensor:
-        """Compute a step of one of the sizes; what it returns holds until the next step."""
+        """Compute a step of one of the sizes; the result is valid until the next step."""
         return self._captured[len(numbers), pages].replay(numbers, temperatures)
 
 
@@ -78,6 +78,6 @@ def sizes(least: int, most: int) -> list[int]:
 
 
 def pinned(array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]") -> torch.Tensor:
-    """Return a host's copy that a GPU, if there is one, can read while the host goes on."""
+    """Return a host copy that a GPU, if there is one, can read while the host continues."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory() if torch.cuda.is_available() else tensor

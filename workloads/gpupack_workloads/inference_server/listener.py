@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The socket that a server listens at, had before any work: it may not be to be had."""
+"""Opens the server's socket before any work, because the address may be in use."""
 
 import socket
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server does, for Prometheus."""
+"""Metrics of the server for Prometheus."""
 
 from collections.abc import Callable
 from typing import Final
@@ -29,7 +29,7 @@ class Metrics:
     """Counters and gauges of one server.
 
     Args:
-        load: asked for at each scrape.
+        load: called at each scrape.
     """
 
     def __init__(self, load: Callable[[], Load]) -> None:

@@ -4,8 +4,8 @@
 A row is a part of one sequence: its next tokens, from one to many. Its keys and values are written
 into the sequence's pages; attention is torch's, over the pages gathered in order, where each token
 sees the positions up to its own. A network that is `paged` gathers nothing for steps of one token:
-our kernel reads the pages where they lie. Rows of different lengths are padded; what padding
-computes is written to the spare page, and read by nobody.
+our kernel reads the pages in place. Rows of different lengths are padded; what padding
+computes is written to the spare page, and is not read.
 
 Shape legend: B rows, C tokens of the longest row, P pages of the longest table, L = P x page
 positions, W width, H heads, G key heads, R = H / G, D numbers per head, V vocabulary.
@@ -58,10 +58,10 @@ class Network:
 
     Args:
         decoder: its products' weights are of `dtype` (see `rounded`).
-        pages: of the cache, besides the spare one.
+        pages: number of pages of the cache, besides the spare one.
         page_tokens: positions of a page.
         max_length: tokens of a sequence at most.
-        paged: whether steps of one token read pages where they lie, by our kernel.
+        paged: whether steps of one token read pages in place, by our kernel.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Network:
         )
 
     def padding(self, rows: int, pages: int) -> Rows:
-        """Return a step of one token of nobody: it writes to the spare page."""
+        """Return a step of one token without a request: it writes to the spare page."""
         shape = (rows, TABLE + pages + 1)
         numbers = torch.zeros(shape, dtype=torch.int64, device=self.device)
         return Rows(numbers, torch.zeros(rows, device=self.device), pages)
@@ -161,14 +161,14 @@ class Network:
 
 
 class Place:
-    """Where a step's rows stand in the cache; the same for all layers.
+    """Positions of a step's rows in the cache; the same for all layers.
 
     Attributes:
-        tables: of each row, its pages [B, P].
-        lengths: of each row, how many positions its last token sees [B]; 0 of padding.
-        written: of each token [B C], where its key and value go.
-        cosine: of each token's rotation, [B, 1, C, D / 2].
-        sine: as that.
+        tables: pages of each row [B, P].
+        lengths: number of positions that the last token of each row sees [B]; 0 for padding.
+        written: position of each token's key and value [B C].
+        cosine: cosine of each token's rotation, [B, 1, C, D / 2].
+        sine: sine of it.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Place:
 
     @cached_property
     def read(self) -> torch.Tensor:
-        """Of each row [B, L], where its positions lie."""
+        """Cache positions of each row [B, L]."""
         page = self._network.page_tokens
         slots = torch.arange(page, device=self.tables.device)
         return (self.tables[:, :, None] * page + slots).flatten(1)
@@ -236,7 +236,7 @@ def packed(
 
 
 def pages_needed(parts: Items[Part], page_tokens: int) -> int:
-    """Return how many pages of its table a step looks at, of the part that has most."""
+    """Return the largest number of pages that a part of a step reads."""
     return max(pages_for(part.sequence.cached + part.count, page_tokens) for part in parts)
 
 

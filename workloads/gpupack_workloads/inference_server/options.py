@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `inference-server` can be told, and what `inference-load` tells its own server."""
+"""Options of `inference-server`, and of the server that `inference-load` starts."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,29 +8,29 @@ from gpupack_workloads.settings import Options
 
 MODEL = "gpupack-transformer"
 PAGED, GATHERED = "paged", "gathered"
-"""Our kernel reads pages where they lie; or they are copied into order for torch's."""
+"""Our kernel reads pages in place; or they are copied into order for torch's."""
 PAGE_TOKENS = 16
-"""Positions whose keys and values lie in one page."""
+"""Positions whose keys and values are in one page."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServingOptions(Options):
-    """The network and its batch; None takes what suits the device.
+    """Options of the network and its batch; None: defaults for the device.
 
     Attributes:
         layers: blocks of the network.
         width: numbers per token.
-        heads: of the queries; width over heads is 64 or 128.
-        kv_heads: of keys and values.
+        heads: number of heads of the queries; width over heads is 64 or 128.
+        kv_heads: number of heads of keys and values.
         checkpoint: folder in which `transformer` has left checkpoints of such a network; None
             makes the weights from the seed, untrained.
         max_length: tokens of prompt and answer together, at most.
         max_batch: requests that compute at a time.
-        max_waiting: requests that wait; who comes after them is refused.
+        max_waiting: maximum number of waiting requests; later ones are refused.
         prefill_tokens: tokens of prompts in one step.
-        memory_mib: of the GPU, for everything; None takes the share's, or what is free.
+        memory_mib: MiB of the GPU, for everything; None takes the share's, or what is free.
         graphs: whether steps of one token are CUDA graphs; None: on GPUs.
-        attention: of steps of one token, PAGED or GATHERED; None: PAGED on GPUs.
+        attention: implementation of steps of one token, PAGED or GATHERED; None: PAGED on GPUs.
     """
 
     layers: int | None = None
@@ -49,7 +49,7 @@ class ServingOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions(ServingOptions):
-    """Where the server listens, and how it ends.
+    """Options of the server's address and of its end.
 
     Attributes:
         host: address to listen at; beyond loopback only with a token.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pages of the cache are free.
+"""Allocates the pages of the cache.
 
-Page 0 is nobody's: what rows of padding compute is written there.
+Page 0 belongs to no sequence: what rows of padding compute is written there.
 """
 
 SPARE = 0
@@ -17,7 +17,7 @@ class Pages:
 
     @property
     def free(self) -> int:
-        """How many nobody holds."""
+        """Number of free pages."""
         return len(self._free)
 
     def take(self, number: int) -> tuple[int, ...] | None:
@@ -32,7 +32,7 @@ class Pages:
         """Free pages.
 
         Raises:
-            ValueError: one is held by nobody, or named twice: two holders would get it.
+            ValueError: a page is free already, or named twice: two holders would get it.
         """
         if len(set(pages)) != len(pages) or not self._held.issuperset(pages):
             raise ValueError(f"pages {pages} are not all held")

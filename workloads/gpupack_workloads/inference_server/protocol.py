@@ -26,14 +26,14 @@ Token = Annotated[int, msgspec.Meta(ge=0)]
 
 @dataclass(eq=False)
 class Refused(Exception):
-    """A call that is not served.
+    """Error: a call is refused.
 
     Attributes:
-        status: of HTTP.
-        message: for whoever reads it.
+        status: HTTP status.
+        message: text for people.
         param: which field is at fault.
         code: for programs.
-        headers: of the answer.
+        headers: headers of the answer.
     """
 
     status: int
@@ -50,7 +50,7 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Completion(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What a caller asks for. `user` is taken and not used; `n` and `best_of` can be 1 alone."""
+    """A caller's request. `user` is accepted and ignored; `n` and `best_of` can only be 1."""
 
     prompt: str | list[Token]
     model: str = MODEL
@@ -68,43 +68,46 @@ class Completion(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a request must keep to."""
+    """Limits of a request."""
 
     vocabulary: int
     max_length: int
 
 
 def parsed(body: bytes, limits: Limits) -> tuple[Completion, Request]:
-    """Return what is asked for, and what to generate.
+    """Return the call's content, and the request to generate.
 
     Raises:
         Refused: it is no such JSON, or cannot be served.
     """
     try:
-        asked = msgspec.json.decode(body, type=Completion)
+        completion = msgspec.json.decode(body, type=Completion)
     except msgspec.ValidationError as error:
         raise Refused(400, f"the body cannot be served: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refused(400, f"the body is no JSON: {error}") from error
-    return asked, requested(asked, limits)
+    return completion, requested(completion, limits)
 
 
-def requested(asked: Completion, limits: Limits) -> Request:
+def requested(completion: Completion, limits: Limits) -> Request:
     """Return what to generate.
 
     Raises:
         Refused: a field is beyond what this server does.
     """
-    if asked.model != MODEL:
+    if completion.model != MODEL:
         raise Refused(
-            404, f"there is no model {asked.model!r}, only {MODEL!r}", "model", "model_not_found"
+            404,
+            f"there is no model {completion.model!r}, only {MODEL!r}",
+            "model",
+            "model_not_found",
         )
     for name, only in (("n", 1), ("best_of", 1), ("echo", False)):
-        if getattr(asked, name) not in {only, None}:
+        if getattr(completion, name) not in {only, None}:
             raise Refused(400, f"{name} can only be {str(only).lower()} here", name)
-    prompt = prompt_of(asked.prompt)
-    max_tokens = 16 if asked.max_tokens is None else asked.max_tokens
-    stops = asked.stop_token_ids or []
+    prompt = prompt_of(completion.prompt)
+    max_tokens = 16 if completion.max_tokens is None else completion.max_tokens
+    stops = completion.stop_token_ids or []
     if len(stops) > MAX_STOPS:
         raise Refused(400, f"more than {MAX_STOPS} stop_token_ids", "stop_token_ids")
     require_known(prompt, "prompt", limits)
@@ -120,8 +123,8 @@ def requested(asked: Completion, limits: Limits) -> Request:
     return Request(
         prompt=tuple(prompt),
         max_tokens=max_tokens,
-        temperature=1.0 if asked.temperature is None else asked.temperature,
-        seed=secrets.randbelow(SEEDS) if asked.seed is None else asked.seed % SEEDS,
+        temperature=1.0 if completion.temperature is None else completion.temperature,
+        seed=secrets.randbelow(SEEDS) if completion.seed is None else completion.seed % SEEDS,
         stop=frozenset(stops),
     )
 

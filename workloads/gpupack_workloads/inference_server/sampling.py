@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The next token of each row.
 
-A row's choice depends on its logits, its seed and its position, and on nobody else in the batch: no
+A row's choice depends on its logits, its seed and its position, and on no other row: no
 generator is shared. It is the Gumbel-max trick (Gumbel, 1954): the largest of logits / temperature
 plus noise -log(-log(u)) is drawn from their softmax. u comes of seed, position and token by the
 finaliser of SplitMix64 (Steele, Lea and Flood, 2014).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server from its start to its end.
+"""Start, run and end of a server.
 
 On SIGTERM it takes no more requests (`/readyz` says so, and callers get 503, to try another
 server), answers those that it has, and ends; what is not answered in time is cut off. A second
@@ -43,15 +43,15 @@ from gpupack_workloads.transformer.model import Decoder
 logger = logging.getLogger(__name__)
 
 # Callers that were sent here before it was known that this server ends get an answer at least.
-LINGER_SECONDS = 1.0
+UNREADY_SECONDS = 1.0
 # A caller that does not read has its answer cut off.
 CLOSING_SECONDS = 1
-# Beside those who compute and wait: health, metrics, and callers that are being refused.
+# In addition to requests that compute and wait: health, metrics, and refused calls.
 MORE_CONNECTIONS = 128
 
 
 class Server(uvicorn.Server):
-    """Drains before it ends."""
+    """A uvicorn server that drains before it ends."""
 
     def __init__(self, config: uvicorn.Config, service: Service, drain_seconds: float) -> None:
         super().__init__(config)
@@ -67,7 +67,7 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to drain; told again, end."""
+        """Begin to drain; at the second signal, end."""
         del frame
         if self.service.draining or self._loop is None:
             self.end(cut_off=self.service.under_way > 0)
@@ -89,7 +89,7 @@ class Server(uvicorn.Server):
     async def _drain(self) -> None:
         try:
             async with asyncio.timeout(self._drain_seconds):
-                await asyncio.sleep(min(LINGER_SECONDS, self._drain_seconds / 2))
+                await asyncio.sleep(min(UNREADY_SECONDS, self._drain_seconds / 2))
                 await self.service.idle()
         except TimeoutError:
             logger.warning("%d request(s) are cut off", self.service.under_way)
@@ -98,10 +98,10 @@ class Server(uvicorn.Server):
 
 @dataclass(frozen=True)
 class Serving:
-    """All that a server has made before it listens.
+    """State of a server before it listens.
 
     Attributes:
-        sizes: of everything.
+        sizes: sizes of everything.
         decoder: the network's weights.
         network: with its cache.
         service: with engine and metrics, not started.
@@ -114,7 +114,7 @@ class Serving:
 
 
 class Ending:
-    """What the engine calls when it fails; the server is known only later."""
+    """Callback of the engine for its failure; the server is set later."""
 
     server: Server | None = None
 
@@ -125,7 +125,7 @@ class Ending:
 
 
 def run(options: ServerOptions) -> Result:
-    """Serve until told to end; return how much was served.
+    """Serve until a signal ends it; return how much was served.
 
     Raises:
         BadArgument: it may not listen there, or cannot.
@@ -154,7 +154,7 @@ def run(options: ServerOptions) -> Result:
     if service.engine.failure is not None:
         raise WorkloadError(f"the engine has failed: {service.engine.failure}")
     if server.cut_off:
-        raise Terminated("told to end; requests that took too long were cut off")
+        raise Terminated("stopped by a signal; requests that took too long were cut off")
     return Result(
         workload="inference-server",
         headline=headline(f"{service.answered} requests served", simulated=device.simulated),

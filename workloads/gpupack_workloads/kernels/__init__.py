@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-HOMES = {
+MODULES = {
     "attention": "attention.ops",
     "attention_varlen": "attention.varlen.ops",
     "gemm": "gemm.ops",
@@ -32,22 +32,22 @@ HOMES = {
 
 def __getattr__(name: str) -> Callable[..., Any]:
     """Import a kernel's function by its name."""
-    if name not in HOMES:
+    if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{HOMES[name]}")
+    module = importlib.import_module(f"{__name__}.{MODULES[name]}")
     function: Callable[..., Any] = getattr(module, name)
     return function
 
 
 class Library(ModuleType):
-    """This package, whose functions bear the names of its folders.
+    """This package, whose functions have the names of its folders.
 
     Importing a folder makes it an attribute of its package, which would hide the function.
     """
 
     def __setattr__(self, name: str, value: object) -> None:
         """Keep everything but folders that bear a function's name."""
-        if name not in HOMES or not isinstance(value, ModuleType):
+        if name not in MODULES or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU of an operand: made current for a launch, and asked what decides a kernel and its tiles.
+"""Makes the GPU of an operand current for a launch, and reads the properties that choose tiles.
 
 A new thread has no CUDA context, and torch makes a device current without one where the thread's
 device has the right number already. A kernel's launch binds one, but a tensor map is made before
@@ -20,7 +20,7 @@ KIB = 1024
 
 
 class Tiled(Protocol):
-    """How a kernel cuts its work."""
+    """Tile sizes of a kernel."""
 
     @property
     def shared_kib(self) -> int:
@@ -31,7 +31,7 @@ Tiles = TypeVar("Tiles", bound=Tiled)
 
 
 class _Thread(threading.local):
-    """What this thread has done.
+    """State of this thread.
 
     Attributes:
         bound: numbers of the GPUs whose context it has bound.
@@ -52,7 +52,7 @@ def device_of(tensor: torch.Tensor) -> torch.cuda.device_of:
 
 
 def bind_context(index: int) -> None:
-    """Bind a GPU's primary context to this thread, once: asking takes the driver microseconds."""
+    """Bind a GPU's primary context to this thread, once: the call takes the driver microseconds."""
     if index not in _THREAD.bound:
         # A call of CUDA's runtime that needs a context binds one; a capture allows this one.
         torch.cuda.mem_get_info(index)
@@ -61,7 +61,7 @@ def bind_context(index: int) -> None:
 
 @functools.cache
 def properties(index: int) -> Any:
-    """Return what CUDA says of a GPU; asking takes microseconds each time."""
+    """Return CUDA's properties of a GPU; the call takes microseconds."""
     return torch.cuda.get_device_properties(index)
 
 

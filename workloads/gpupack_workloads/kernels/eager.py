@@ -2,7 +2,7 @@
 """Calls past torch's dispatcher, which takes an operator's call some 100 us of Python.
 
 That is as long as the GPU takes for many of these kernels: the host would not keep up. So where
-nobody must see operators, as torch.compile must, the same functions are called without them.
+no tool such as torch.compile must see operators, the same functions are called without them.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def sees_operators(*tensors: torch.Tensor) -> bool:
-    """Return whether somebody must see an operator, and not what it is made of.
+    """Return whether a tool must see an operator, and not what it is made of.
 
     torch.compile, a mode such as that of fake tensors or of a counter, a subclass such as DTensor.
     """
@@ -51,7 +51,7 @@ def past_dispatcher(
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-            """Keep what the gradients need; a result that nobody uses has no gradient to fill."""
+            """Keep what the gradients need; an unused result has no gradient to fill."""
             ctx.set_materialize_grads(False)
             keep(ctx, inputs, output)
 

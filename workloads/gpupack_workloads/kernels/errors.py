@@ -3,4 +3,4 @@
 
 
 class Unsupported(ValueError):
-    """Arguments that a kernel cannot compute with, or a GPU that it cannot run on."""
+    """Error: a kernel does not support the arguments or the GPU."""

@@ -14,7 +14,7 @@ def require(what: str, *tensors: torch.Tensor) -> None:
     """Refuse operands of types that are not computed with, or that are on different devices.
 
     Raises:
-        Unsupported: as said.
+        Unsupported: a type or a device is not supported.
     """
     for tensor in tensors:
         if tensor.dtype not in DTYPES:
@@ -36,22 +36,22 @@ def as_rows(x: torch.Tensor) -> torch.Tensor:
 def has_tokens_first(x: torch.Tensor) -> bool:
     """Return whether heads (batch, heads, tokens, dimension) have all of a token's side by side.
 
-    So they come out of a product, and so the next one takes them.
+    Products return heads in this order, and take them in this order.
     """
     return bool(x.stride(2) > x.stride(1))
 
 
-def room_for_heads(x: torch.Tensor, *, tokens_first: bool) -> torch.Tensor:
-    """Return room for heads as those of x, without gaps."""
+def empty_heads(x: torch.Tensor, *, tokens_first: bool) -> torch.Tensor:
+    """Return an empty tensor of the shape of x, contiguous in the given order."""
     batch, heads, tokens, dimension = x.shape
     if tokens_first:
         return x.new_empty((batch, tokens, heads, dimension)).transpose(1, 2)
     return x.new_empty(x.shape)
 
 
-def room_as(heads: torch.Tensor) -> torch.Tensor:
-    """Return room that lies in memory as heads do, so that nobody has to turn them over."""
-    return room_for_heads(heads, tokens_first=has_tokens_first(heads))
+def empty_like_heads(heads: torch.Tensor) -> torch.Tensor:
+    """Return an empty tensor in the order of `heads`, so that no caller has to transpose it."""
+    return empty_heads(heads, tokens_first=has_tokens_first(heads))
 
 
 def block_of(columns: int) -> int:

@@ -12,7 +12,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 
 class TensorMap(TensorDescriptor):
-    """A descriptor of a tensor that is known to have one.
+    """A tensor descriptor.
 
     Its start and all steps but the last are multiples of 16 bytes, the last is one element, and no
     dimension is empty.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A language model's other kernels, forward and backward, beside torch, torch.compile and Liger.
+"""A language model's other kernels, forward and backward, against torch, torch.compile and Liger.
 
-here      what is asked for (no torch)
+here      options of the command line (no torch)
 cases     each kernel's operands, its rivals, and what is checked of it
 session   checks and times each, and makes the result
 """
@@ -20,17 +20,17 @@ DTYPES = ("bfloat16", "float16", "float32")
 
 @dataclass(frozen=True, kw_only=True)
 class LlmOptions(Options):
-    """Options of `llm-kernels`; None takes what suits the device. `size` counts tokens.
+    """Options of `llm-kernels`; None: defaults for the device. `size` counts tokens.
 
     Attributes:
         kernel: the one to measure; None takes all.
         hidden: numbers per token, of norms and before the head.
-        heads: of the queries.
-        kv_heads: of the keys.
+        heads: number of heads of the queries.
+        kv_heads: number of heads of the keys.
         head: numbers of a head, even.
         intermediate: numbers per token within the gated part.
         vocabulary: words.
-        dtype: of all operands.
+        dtype: type of all operands.
     """
 
     kernel: str | None = None
@@ -45,7 +45,7 @@ class LlmOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What is computed, with every default filled in; see `LlmOptions`."""
+    """Sizes with every default filled in; see `LlmOptions`."""
 
     tokens: int
     hidden: int

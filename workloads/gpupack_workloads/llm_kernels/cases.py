@@ -23,15 +23,15 @@ from gpupack_workloads.transformer.operations import EPSILON, gate, rotate, rota
 Tensors = tuple[torch.Tensor, ...]
 Function = Callable[..., Tensors]
 
-# Of logits, as of a model that has learnt something: of plain normal numbers all words are alike.
+# Of logits, as of a trained model: with plain normal numbers all words have the same probability.
 SPREAD = 2.0
 
 
 class Case:
-    """One kernel.
+    """A kernel with its inputs and its check.
 
     Attributes:
-        name: of the kernel.
+        name: name of the kernel.
         ways: how it is timed.
         inputs: that want gradients.
         gains: gradients of the outputs.
@@ -80,7 +80,7 @@ def gigabytes(*tensors: torch.Tensor) -> tuple[str, float]:
 
 
 class RmsNorm(Case):
-    """Of rows [T, H]."""
+    """RMS norm of rows [T, H]."""
 
     name = "rms_norm"
 
@@ -118,7 +118,7 @@ class RmsNorm(Case):
 
 
 class Rotary(Case):
-    """Of queries and keys [1, heads, T, D], as they come out of their products: tokens first."""
+    """Rotation of queries and keys [1, heads, T, D] in the products' order: tokens first."""
 
     name = "rotary"
 
@@ -162,7 +162,7 @@ class Rotary(Case):
 
 
 class SwiGlu(Case):
-    """Of two matrices [T, I]."""
+    """SwiGLU of two matrices [T, I]."""
 
     name = "swiglu"
 
@@ -198,7 +198,7 @@ class SwiGlu(Case):
 
 
 class LinearCrossEntropy(Case):
-    """Of tokens [T, H], a head [V, H] and the right words [T]."""
+    """Fused head and loss of tokens [T, H], a head [V, H] and targets [T]."""
 
     name = "linear_cross_entropy"
     ways = ("forward", "both")

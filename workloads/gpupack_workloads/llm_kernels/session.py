@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks and times each kernel beside its rivals, and makes the result.
+"""Checks and times each kernel against its rivals, and makes the result.
 
 Rivals are plain torch, the same compiled (on a GPU), and Liger-Kernel's where that is installed (on
 a GPU). All take turns on the same data. Peaks of memory are of one forward and backward pass, above
@@ -25,7 +25,7 @@ from gpupack_workloads.llm_kernels.cases import CASES, Case, Function, Tensors, 
 from gpupack_workloads.memory import MIB, require_memory
 from gpupack_workloads.reference.agreement import Agreement, closest
 from gpupack_workloads.results import Result, Scalar, headline
-from gpupack_workloads.timing import Kept, seconds_in_turns
+from gpupack_workloads.timing import LatestResult, seconds_in_turns
 from gpupack_workloads.training.memory import forget_peak
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ SMALLER = "--size, --vocabulary, --hidden or --intermediate"
 
 @dataclass(frozen=True)
 class Rival:
-    """Who computes a case, on operands and gradients of its own where it overwrites them."""
+    """An implementation of a case, with its own operands and gradients if it overwrites them."""
 
     function: Function
     inputs: Tensors
@@ -48,7 +48,7 @@ class Rival:
 
 
 def run(options: LlmOptions) -> Result:
-    """Check and time every kernel that is asked for.
+    """Check and time every requested kernel.
 
     Raises:
         OutOfMemory: operands do not fit.
@@ -74,7 +74,7 @@ def measure(case: Case, device: Device) -> list[dict[str, Scalar]]:
         WrongResult: a value is wrong, before or after it was timed.
     """
     rivals = rivals_of(case)
-    # A compiled backward pass gives its graph's memory away and runs once, unless told otherwise.
+    # By default a compiled backward pass releases its graph's memory and runs only once.
     kept = functorch_config.patch(donated_buffer=False) if "backward" in case.ways else None
     with kept or contextlib.nullcontext():
         rows = [measure_way(case, way, rivals, device) for way in case.ways]
@@ -83,7 +83,7 @@ def measure(case: Case, device: Device) -> list[dict[str, Scalar]]:
 
 
 def rivals_of(case: Case) -> dict[str, Rival]:
-    """Return ours, which comes first, and who is there on this device."""
+    """Return our implementation, which comes first, and the others on this device."""
     rivals = {
         "ours": Rival(case.ours, leaves(case), case.gains),
         "eager": Rival(case.plain, leaves(case), case.gains),
@@ -101,7 +101,7 @@ def rivals_of(case: Case) -> dict[str, Rival]:
 
 
 def leaves(case: Case) -> Tensors:
-    """Return a case's operands, each on its own in wanting a gradient."""
+    """Return a case's operands as leaves of the graph that require gradients."""
     return tuple(x.detach().requires_grad_() for x in case.inputs)
 
 
@@ -118,8 +118,8 @@ def measure_way(
     case: Case, way: str, rivals: dict[str, Rival], device: Device
 ) -> dict[str, Scalar]:
     """Check what ours leaves, time all in turns, and check what the last turn of ours left."""
-    # All are kept, so that no rival's result comes to lie where ours has been.
-    works = {name: Kept(work_of(way, rival)) for name, rival in rivals.items()}
+    # All results are kept, so that no rival's result gets the memory of ours.
+    works = {name: LatestResult(work_of(way, rival)) for name, rival in rivals.items()}
     first = judged(case, way, works["ours"].result)
     works["ours"].spoil()
     seconds = seconds_in_turns(
@@ -195,7 +195,7 @@ def row_of(
 
 
 def peak_mib(rival: Rival, device: Device) -> int:
-    """Return what a forward and a backward pass take at most beside operands; on a CPU 0."""
+    """Return what a forward and a backward pass take at most besides operands; on a CPU 0."""
     if device.simulated:
         return 0
     both(rival)
@@ -206,7 +206,7 @@ def peak_mib(rival: Rival, device: Device) -> int:
 
 
 def peaks_of(peaks: dict[str, int]) -> dict[str, Scalar]:
-    """Name peaks by whose they are."""
+    """Return peaks of memory by implementation."""
     return {
         "peak_mib" if name == "ours" else f"{name}_peak_mib": peak for name, peak in peaks.items()
     }

@@ -2,10 +2,10 @@
 """Matrix product: torch's, our Triton kernel's and NumPy's, checked against each other and timed.
 
     session        torch and Triton at the chosen size, and the result
-    beside_numpy   torch on the GPU beside NumPy on the CPU, from small to large
-    threads        how many NumPy has
+    compare_numpy  torch on the GPU compared with NumPy on the CPU, from small to large
+    threads        NumPy's number of threads
 
-Only `session` and `beside_numpy` import torch.
+Only `session` and `compare_numpy` import torch.
 """
 
 import importlib

@@ -14,7 +14,7 @@ import torch
 
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
 from gpupack_workloads.kernels.loading import load
-from gpupack_workloads.matmul.beside_numpy import (
+from gpupack_workloads.matmul.compare_numpy import (
     HOST_MATRICES,
     Comparison,
     compare_sizes,
@@ -26,14 +26,14 @@ from gpupack_workloads.reference.agreement import Agreement, closest
 from gpupack_workloads.reference.gemm import Product, check, check_result, needs
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.settings import Options
-from gpupack_workloads.timing import Kept, seconds_in_turns, seconds_per_call
+from gpupack_workloads.timing import LatestResult, seconds_in_turns, seconds_per_call
 
 RAGGED = ((1, 1, 1), (65, 33, 17), (256, 256, 256), (130, 70, 257))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to compute on a kind of device."""
+    """Sizes for a kind of device."""
 
     size: int
     dtype: torch.dtype
@@ -64,7 +64,7 @@ def run(options: Options) -> Result:
         for name, product in products.items():
             check_edges(name, product, device=device, plan=plan, seed=options.seed)
         a, b = random_matrices((plan.size,) * 3, device=device, plan=plan, seed=options.seed)
-        works = {name: Kept(partial(product, a, b)) for name, product in products.items()}
+        works = {name: LatestResult(partial(product, a, b)) for name, product in products.items()}
         first = check_works(works, a, b)
         seconds = time_products(works, device=device, plan=plan)
         last = check_works(works, a, b, how=", as it was timed")
@@ -82,14 +82,14 @@ def check_memory(device: Device, plan: Plan) -> None:
         shape, element_bytes=element, result_bytes=element, simulated=device.simulated
     )
     if device.simulated:
-        # NumPy's comparison at the chosen size, where both sides' matrices lie on the host.
+        # NumPy's comparison at the chosen size, with both sides' matrices on the host.
         arrays = max(arrays, HOST_MATRICES * plan.size**2 * element)
     doing = f"a product of {plan.size} x {plan.size} matrices"
     require_memory(device, doing=doing, on_device=tensors, on_host=arrays)
 
 
 def check_works(
-    works: dict[str, Kept], a: torch.Tensor, b: torch.Tensor, *, how: str = ""
+    works: dict[str, LatestResult], a: torch.Tensor, b: torch.Tensor, *, how: str = ""
 ) -> dict[str, Agreement]:
     """Check what each product has left, and spoil it."""
     found = {}
@@ -99,7 +99,9 @@ def check_works(
     return found
 
 
-def time_products(works: dict[str, Kept], *, device: Device, plan: Plan) -> dict[str, float]:
+def time_products(
+    works: dict[str, LatestResult], *, device: Device, plan: Plan
+) -> dict[str, float]:
     """Return each product's seconds: on a GPU in turns, since both draw all the power it may."""
     if not device.simulated:
         return seconds_in_turns(

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One large product C[S, S] = A[S, S] @ B[S, S] over all GPUs of the gang, beside one GPU.
+"""One large product C[S, S] = A[S, S] @ B[S, S] over all GPUs of the gang, compared with one.
 
-    options       what the command line asks for
+    options       options of the command line
     operands      matrices of which every rank can make every block
-    exchange      how blocks travel: protocol, and a transfer that is under way
+    exchange      transfer of blocks: protocol, and a transfer under way
     copy_engine   … by copies out of peers' memory, which take no multiprocessor
     messages      … by send and receive (NCCL, gloo)
-    layout        what is known of a way to cut the product
+    layout        description of a way to split the product
     rows          1-D: A and C by rows, B gathered
     grid          2-D: A, B and C in blocks, panels shifted along rows and columns
     split_k       A by columns, B by rows, partial sums exchanged
-    split_k_all_reduce  … and the sum given to everybody
+    split_k_all_reduce  … and the sum sent to all ranks
     check         checksums that find a wrong tile
-    compete       times all of them against one GPU
-    need          how much memory that takes
-    session       what each process does
+    timed_turns   times all of them against one GPU
+    memory_estimate  memory that they need
+    session       the work of each process
     summary       the result
 
 B is kept transposed, Bt[N, K], as the weights of a linear layer are: every block that travels is

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks blocks of C by checksums (reference/freivalds).
 
-What these must be is computed from operands that are made anew, so that a block which travelled
+The expected values are computed from operands that are made again, so that a block which travelled
 badly is noticed.
 """
 
@@ -34,7 +34,7 @@ def check(block: Block, operands: Operands, *, doing: str) -> Agreement:
 
 
 def strips_of(operands: Operands) -> Strips:
-    """Return signs for all columns of C; a strip lies in one tile."""
+    """Return signs for all columns of C; a strip is within one tile."""
     chance = torch.Generator(operands.device).manual_seed(operands.seed)
     signs = freivalds.random_signs(operands.size, chance)
     return Strips(signs, freivalds.strip_width(operands.edge))

@@ -23,13 +23,13 @@ class CopyEngine:
     def __init__(self, group: dist.ProcessGroup, device: torch.device, dtype: torch.dtype) -> None:
         self._group, self._device, self._dtype = group, device, dtype
         self._stream = torch.cuda.Stream(device, priority=HIGH)
-        self._rooms: list[tuple[torch.Tensor, Any]] = []
+        self._buffers: list[tuple[torch.Tensor, Any]] = []
 
-    def room(self, rows: int, columns: int) -> torch.Tensor:
-        """Return memory that every rank maps; all must ask for the same."""
-        room = symmetric.empty((rows, columns), dtype=self._dtype, device=self._device)
-        self._rooms.append((room, symmetric.rendezvous(room, self._group)))
-        return room
+    def allocate(self, rows: int, columns: int) -> torch.Tensor:
+        """Return memory that every rank maps; all ranks must allocate the same."""
+        buffer = symmetric.empty((rows, columns), dtype=self._dtype, device=self._device)
+        self._buffers.append((buffer, symmetric.rendezvous(buffer, self._group)))
+        return buffer
 
     def begin(self) -> None:
         """Wait on the copies' stream until every rank has come here."""
@@ -61,22 +61,22 @@ class CopyEngine:
 
     def _barrier(self, stream: torch.cuda.Stream) -> None:
         with torch.cuda.stream(stream):
-            self._rooms[0][1].barrier()
+            self._buffers[0][1].barrier()
 
     def _peer(self, block: torch.Tensor, rank: int) -> torch.Tensor:
         """Return a peer's memory in the place that this block has in ours."""
         storage = block.untyped_storage().data_ptr()
-        for room, handle in self._rooms:
-            if room.untyped_storage().data_ptr() == storage:
+        for buffer, handle in self._buffers:
+            if buffer.untyped_storage().data_ptr() == storage:
                 peer: torch.Tensor = handle.get_buffer(
-                    rank, block.shape, block.dtype, block.storage_offset() - room.storage_offset()
+                    rank, block.shape, block.dtype, block.storage_offset() - buffer.storage_offset()
                 )
                 return peer
-        raise ValueError("the block lies in no room of this exchange")
+        raise ValueError("the block is in no buffer of this exchange")
 
 
 class Copied:
-    """A copy that a stream has in its queue."""
+    """A copy in the queue of a stream."""
 
     def __init__(self, event: torch.cuda.Event) -> None:
         self._event = event

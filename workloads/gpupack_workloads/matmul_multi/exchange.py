@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How blocks travel between ranks while others are multiplied."""
+"""Exchange of blocks between ranks while others are multiplied."""
 
 from typing import ClassVar, Protocol
 
@@ -22,8 +22,8 @@ class Exchange(Protocol):
 
     name: ClassVar[str]
 
-    def room(self, rows: int, columns: int) -> torch.Tensor:
-        """Return memory whose blocks can be sent."""
+    def allocate(self, rows: int, columns: int) -> torch.Tensor:
+        """Return a tensor whose blocks can be sent."""
 
     def begin(self) -> None:
         """Start a product: what ranks hold is ready to be sent."""
@@ -37,22 +37,22 @@ class Exchange(Protocol):
         source: int,
         fresh: bool = False,
     ) -> Arrival:
-        """Send a block of one's room to a rank and receive the same block of another's.
+        """Send a block of one's own buffer to a rank and receive the same block of another's.
 
         Args:
-            outgoing: a contiguous block of one's own room.
-            incoming: where that of `source` shall go.
-            target: who gets ours.
-            source: whose we get.
+            outgoing: a contiguous block of one's own buffer.
+            incoming: destination of the block of `source`.
+            target: rank that gets our block.
+            source: rank whose block we get.
             fresh: whether it was computed after `begin`, by the current stream.
         """
 
     def end(self) -> None:
-        """End a product: nobody reads ours any more."""
+        """End a product: no other rank reads our blocks any more."""
 
 
-class Here:
-    """An arrival of what is here already."""
+class ArrivedBlock:
+    """A block that has arrived already."""
 
     def wait(self) -> None:
-        """Nothing to wait for."""
+        """Return at once."""

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import torch
 
-from gpupack_workloads.matmul_multi.exchange import Exchange, Here
+from gpupack_workloads.matmul_multi.exchange import ArrivedBlock, Exchange
 from gpupack_workloads.matmul_multi.layout import Block, Cuts, Piece, ask, cut, multiply
 from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 
@@ -35,8 +35,8 @@ class Grid:
         tall, wide = operands.ranks // self._rows, operands.ranks // self._columns
         self._c_rows = range(self._i * tall, (self._i + 1) * tall)
         self._c_columns = range(self._j * wide, (self._j + 1) * wide)
-        self._a_mk = exchange.room(tall * operands.edge, wide * operands.edge)
-        self._b_nk = exchange.room(wide * operands.edge, tall * operands.edge)
+        self._a_mk = exchange.allocate(tall * operands.edge, wide * operands.edge)
+        self._b_nk = exchange.allocate(wide * operands.edge, tall * operands.edge)
         operands.fill(self._a_mk, A, self._c_rows, self._c_columns)
         operands.fill(self._b_nk, B_T, self._c_columns, self._c_rows)
         self._others_mk = [torch.empty_like(self._a_mk) for _ in range(1, self._columns)]
@@ -52,8 +52,8 @@ class Grid:
     def multiply(self, cuts: Cuts) -> None:
         """Ask for B's blocks, since some wait for them, then for A's; multiply as they come."""
         self._exchange.begin()
-        b = {self._i: [Piece(0, self._b_nk, Here())]} | self._ask_b(cuts.chunks)
-        a = {self._j: Piece(0, self._a_mk, Here())} | self._ask_a()
+        b = {self._i: [Piece(0, self._b_nk, ArrivedBlock())]} | self._ask_b(cuts.chunks)
+        a = {self._j: Piece(0, self._a_mk, ArrivedBlock())} | self._ask_a()
         for turn, part in enumerate(self._order()):
             panel = a[part * self._columns // self._parts]
             panel.arrival.wait()

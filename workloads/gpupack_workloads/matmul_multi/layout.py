@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a way to cut the product."""
+"""Interface of a way to split the product."""
 
 import itertools
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ class Block:
     """The block of C that a rank ends with, in tiles.
 
     Attributes:
-        rows: of tiles.
-        columns: of tiles.
+        rows: its rows of tiles.
+        columns: its columns of tiles.
         values: its elements.
         roundings: how often an element was rounded to its type.
     """
@@ -29,7 +29,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Cuts:
-    """Into what the work is cut.
+    """Numbers of pieces.
 
     Attributes:
         chunks: pieces of a block that travels.
@@ -41,7 +41,7 @@ class Cuts:
 
 
 class Layout(Protocol):
-    """Operands are where a rank holds them at the start; every transfer is within `multiply`.
+    """A layout: operands are at their start positions; every transfer is within `multiply`.
 
     Attributes:
         name: as the command line has it.

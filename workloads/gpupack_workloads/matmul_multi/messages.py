@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks travel as messages: NCCL between GPUs, whatever links them, gloo between CPUs."""
+"""Exchange of blocks as messages: NCCL between GPUs, over any link; gloo between CPUs."""
 
 from typing import ClassVar
 
 import torch
 import torch.distributed as dist
 
-from gpupack_workloads.matmul_multi.exchange import Arrival, Here
+from gpupack_workloads.matmul_multi.exchange import Arrival, ArrivedBlock
 
 
 class Messages:
@@ -17,12 +17,12 @@ class Messages:
     def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
         self._device, self._dtype = device, dtype
 
-    def room(self, rows: int, columns: int) -> torch.Tensor:
+    def allocate(self, rows: int, columns: int) -> torch.Tensor:
         """Return memory; a message can come from anywhere."""
         return torch.empty((rows, columns), device=self._device, dtype=self._dtype)
 
     def begin(self) -> None:
-        """Nothing: a send waits for what its stream computed before."""
+        """Do nothing: a send waits for what its stream computed before."""
 
     def shift(
         self,
@@ -36,7 +36,7 @@ class Messages:
         """Send and receive at once."""
         if target == source == dist.get_rank():
             incoming.copy_(outgoing)
-            return Here()
+            return ArrivedBlock()
         both = [
             dist.P2POp(dist.isend, outgoing, target),
             dist.P2POp(dist.irecv, incoming, source),
@@ -44,7 +44,7 @@ class Messages:
         return Received(dist.batch_isend_irecv(both))
 
     def end(self) -> None:
-        """Nothing: what was sent has been taken."""
+        """Do nothing: all sent blocks have been received."""
 
 
 class Received:

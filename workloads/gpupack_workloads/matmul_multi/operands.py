@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrices of normal numbers of which every rank can make every block by itself.
+"""Matrices of normal numbers; every rank can make every block.
 
 A matrix is a grid of ranks x ranks tiles, each from a seed of its own. So a rank makes the blocks
 that it holds at the start without any transfer, and the check makes all others again: what it
@@ -23,9 +23,9 @@ class Operands:
     Attributes:
         size: rows and columns of the whole.
         ranks: tiles along each side.
-        dtype: of the elements.
+        dtype: type of the elements.
         device: where blocks are made.
-        seed: of both matrices.
+        seed: seed of both matrices.
     """
 
     size: int
@@ -65,7 +65,7 @@ class Operands:
         return self.fill(self.empty(len(rows), len(columns)), matrix, rows, columns)
 
     def empty(self, rows: int, columns: int) -> torch.Tensor:
-        """Return room for a block of this many tiles."""
+        """Return an empty tensor for a block of this many tiles."""
         return torch.empty(
             (rows * self.edge, columns * self.edge), device=self.device, dtype=self.dtype
         )

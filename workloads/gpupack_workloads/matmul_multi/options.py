@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line asks of `matmul-multi`."""
+"""Options of `matmul-multi`."""
 
 from dataclasses import dataclass
 

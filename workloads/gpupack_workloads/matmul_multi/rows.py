@@ -25,7 +25,7 @@ class Rows:
         ranks = self._ranks = operands.ranks
         own, every = range(rank, rank + 1), range(ranks)
         self._a_mk = operands.block(A, own, every)
-        self._own_nk = exchange.room(operands.edge, operands.size)
+        self._own_nk = exchange.allocate(operands.edge, operands.size)
         operands.fill(self._own_nk, B_T, own, every)
         self._others_nk = [operands.empty(1, ranks) for _ in range(1, ranks)]
         self._c_mn = operands.empty(1, ranks)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each process of `matmul-multi` does: make operands, check every layout, race them.
+"""Work of each process of `matmul-multi`: make operands, check every layout, time them.
 
-What the race leaves is checked once more, with the product of one GPU.
+The results of the timed calls are checked once more, with the product of one GPU.
 """
 
 import logging
@@ -12,30 +12,30 @@ import torch
 import torch.distributed as dist
 
 from gpupack_workloads.devices import memory_errors
+from gpupack_workloads.distributed.memory_check import require_memory_on_all_ranks
+from gpupack_workloads.distributed.peer_access import can_access_peers
 from gpupack_workloads.distributed.rank import Rank, group
-from gpupack_workloads.distributed.reach import reach_one_another
-from gpupack_workloads.distributed.room import require_room
-from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.matmul_multi.check import check
-from gpupack_workloads.matmul_multi.compete import ALONE, Entrant, Race, compete
 from gpupack_workloads.matmul_multi.exchange import Exchange
 from gpupack_workloads.matmul_multi.grid import Grid
 from gpupack_workloads.matmul_multi.layout import Block, Cuts, Layout, multiply
+from gpupack_workloads.matmul_multi.memory_estimate import needed_bytes
 from gpupack_workloads.matmul_multi.messages import Messages
-from gpupack_workloads.matmul_multi.need import needed_bytes
 from gpupack_workloads.matmul_multi.operands import B_T, A, Operands
 from gpupack_workloads.matmul_multi.options import MatmulMultiOptions
 from gpupack_workloads.matmul_multi.rows import Rows
 from gpupack_workloads.matmul_multi.split_k import SplitK
 from gpupack_workloads.matmul_multi.split_k_all_reduce import SplitKAllReduce
 from gpupack_workloads.matmul_multi.summary import summarise
+from gpupack_workloads.matmul_multi.timed_turns import ALONE, Candidate, TurnCounts, time_candidates
 from gpupack_workloads.reference.agreement import Agreement, closest
 from gpupack_workloads.results import Result
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_SIZE = {"cuda": 32768, "cpu": 256}
-FINAL = {"cuda": Race(turns=5, calls=3), "cpu": Race(turns=1, calls=1)}
+FINAL = {"cuda": TurnCounts(turns=5, calls=3), "cpu": TurnCounts(turns=1, calls=1)}
 CUTS: dict[str, type[Rows | Grid | SplitK]] = {
     layout.name: layout for layout in (Rows, Grid, SplitK, SplitKAllReduce)
 }
@@ -48,14 +48,14 @@ def measure(options: MatmulMultiOptions, backend: str) -> Result:
         ways = exchanges(operands, rank)
         kinds = [CUTS[name] for name in options.layouts]
         needed = needed_bytes(kinds, operands, exchanges=len(ways))
-        require_room(needed, rank.device, doing=f"size {operands.size}")
+        require_memory_on_all_ranks(needed, rank.device, doing=f"size {operands.size}")
         with memory_errors(f"a product of size {operands.size}"):
             layouts = [
                 (kind(operands, way, rank.index), way.name) for way in ways for kind in kinds
             ]
             agreements = [checked(layout, operands, options) for layout, _ in layouts]
             single, block = alone(operands, options.widths)
-            heat, final = compete(
+            heat, final = time_candidates(
                 [*single, *together(layouts, options)],
                 device=rank.device.torch,
                 final=FINAL[rank.device.torch.type],
@@ -82,7 +82,7 @@ def exchanges(operands: Operands, rank: Rank) -> list[Exchange]:
     """Return messages, and copies between the GPUs of one host."""
     found: list[Exchange] = [Messages(operands.device, operands.dtype)]
     world = dist.group.WORLD
-    if reach_one_another(rank) and world is not None:
+    if can_access_peers(rank) and world is not None:
         from gpupack_workloads.matmul_multi.copy_engine import (  # noqa: PLC0415  GPUs only
             CopyEngine,
         )
@@ -97,7 +97,7 @@ def cuts_of(options: MatmulMultiOptions) -> list[Cuts]:
 
 
 def checked(layout: Layout, operands: Operands, options: MatmulMultiOptions) -> Agreement:
-    """Check a layout, however it is cut; return what came closest to its bound."""
+    """Check a layout with all its cuts; return the element closest to its bound."""
     found = []
     for cuts in cuts_of(options):
         layout.result().values.fill_(float("nan"))
@@ -116,23 +116,23 @@ def check_timed(name: str, block: Block, operands: Operands) -> Agreement:
         return check(block, operands, doing=f"{name}, as it was timed")
 
 
-def alone(operands: Operands, widths: Sequence[int]) -> tuple[list[Entrant], Block]:
+def alone(operands: Operands, widths: Sequence[int]) -> tuple[list[Candidate], Block]:
     """Return the ways of one GPU, which has all of A and B, and where they leave C."""
     every = range(operands.ranks)
     a_mk = operands.block(A, every, every)
     b_nk = operands.block(B_T, every, every)
     c_mn = torch.empty_like(a_mk)
-    entrants = [
-        Entrant(ALONE, "none", Cuts(1, width), partial(multiply, a_mk, b_nk, c_mn, width=width))
+    candidates = [
+        Candidate(ALONE, "none", Cuts(1, width), partial(multiply, a_mk, b_nk, c_mn, width=width))
         for width in widths
     ]
-    return entrants, Block(every, every, c_mn, roundings=1)
+    return candidates, Block(every, every, c_mn, roundings=1)
 
 
-def together(layouts: Sequence[tuple[Layout, str]], options: MatmulMultiOptions) -> list[Entrant]:
+def together(layouts: Sequence[tuple[Layout, str]], options: MatmulMultiOptions) -> list[Candidate]:
     """Return the ways of the gang."""
     return [
-        Entrant(layout.name, exchange, cuts, partial(layout.multiply, cuts))
+        Candidate(layout.name, exchange, cuts, partial(layout.multiply, cuts))
         for layout, exchange in layouts
         for cuts in cuts_of(options)
     ]

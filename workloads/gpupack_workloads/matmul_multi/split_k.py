@@ -27,7 +27,7 @@ class SplitK:
         own, every = range(rank, rank + 1), range(ranks)
         self._a_mk = operands.block(A, every, own)
         self._b_nk = operands.block(B_T, every, own)
-        self._sent = [exchange.room(operands.edge, operands.size) for _ in range(1, ranks)]
+        self._sent = [exchange.allocate(operands.edge, operands.size) for _ in range(1, ranks)]
         # The own partial sum, then those that come: one tensor, so that one kernel adds them.
         self._partial = operands.empty(ranks, ranks).view(ranks, operands.edge, operands.size)
         self._c_mn = operands.empty(1, ranks)
@@ -38,7 +38,7 @@ class SplitK:
         return 2 * ranks + (ranks - 1) * ranks + ranks * ranks + ranks
 
     def multiply(self, cuts: Cuts) -> None:
-        """Others' rows first, then ours, then the sum."""
+        """Multiply others' rows first, then ours, then add up."""
         self._exchange.begin()
         expected: list[Arrival] = []
         for step, sent in enumerate(self._sent, start=1):

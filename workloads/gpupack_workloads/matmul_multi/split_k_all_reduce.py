@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Split over K with an all-reduce: every rank ends with the whole of C.
 
-The reduce-scatter of `split_k`, after which rows travel to everybody while the next are added. That
+The reduce-scatter of `split_k`, after which rows travel to all ranks while the next are added. That
 second half can hide behind no product: (n-1)/n of C arrive at every rank after the last of them.
 """
 
@@ -22,7 +22,7 @@ class SplitKAllReduce(SplitK):
 
     def __init__(self, operands: Operands, exchange: Exchange, rank: int) -> None:
         super().__init__(operands, exchange, rank)
-        self._c_mn = exchange.room(operands.edge, operands.size)
+        self._c_mn = exchange.allocate(operands.edge, operands.size)
         self._whole_mn = operands.empty(operands.ranks, operands.ranks)
 
     @staticmethod
@@ -36,7 +36,7 @@ class SplitKAllReduce(SplitK):
         return Block(every, every, self._whole_mn, roundings=self._ranks + 1)
 
     def _add(self, cuts: Cuts) -> None:
-        """Add rows piece by piece; each goes to everybody while the next are added."""
+        """Add rows piece by piece; each goes to all ranks while the next are added."""
         expected: list[Arrival] = []
         for first, piece in cut(self._c_mn, cuts.chunks):
             last = first + piece.shape[0]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the result out of what was measured."""
+"""Makes the result from the measurements."""
 
 from collections.abc import Sequence
 
 from gpupack_workloads.devices import describe
 from gpupack_workloads.distributed.rank import Rank
-from gpupack_workloads.matmul_multi.compete import ALONE, Timed, fastest
 from gpupack_workloads.matmul_multi.operands import Operands
+from gpupack_workloads.matmul_multi.timed_turns import ALONE, Timed, fastest
 from gpupack_workloads.reference.agreement import Agreement
 from gpupack_workloads.results import Result, Scalar, headline
 
@@ -51,7 +51,7 @@ def summarise(
 
 
 def speeds(best: Timed, single: Timed, flops: int) -> dict[str, Scalar]:
-    """Return the fastest way's figures beside one GPU's."""
+    """Return the fastest way's figures and one GPU's."""
     return {
         "speedup_ratio": round(single.seconds / best.seconds, 4),
         "tflops": round(flops / best.seconds / 1e12, 4),
@@ -64,11 +64,11 @@ def speeds(best: Timed, single: Timed, flops: int) -> dict[str, Scalar]:
 def ways(best: Timed, single: Timed) -> dict[str, Scalar]:
     """Return how the fastest computed it, and one GPU."""
     return {
-        "layout": best.entrant.layout,
-        "exchange": best.entrant.exchange,
-        "chunks": best.entrant.cuts.chunks,
-        "width": best.entrant.cuts.width,
-        "one_gpu_width": single.entrant.cuts.width,
+        "layout": best.candidate.layout,
+        "exchange": best.candidate.exchange,
+        "chunks": best.candidate.cuts.chunks,
+        "width": best.candidate.cuts.width,
+        "one_gpu_width": single.candidate.cuts.width,
     }
 
 
@@ -78,17 +78,17 @@ def speedups(final: Sequence[Timed], single: Timed) -> dict[str, Scalar]:
         f"{name.replace('-', '_')}_speedup_ratio": round(
             single.seconds / fastest(final, name).seconds, 4
         )
-        for name in sorted({one.entrant.layout for one in final} - {ALONE})
+        for name in sorted({one.candidate.layout for one in final} - {ALONE})
     }
 
 
 def row(timed: Timed, single: float, flops: int) -> dict[str, Scalar]:
     """Return a row of the result's table."""
     return {
-        "layout": timed.entrant.layout,
-        "exchange": timed.entrant.exchange,
-        "chunks": timed.entrant.cuts.chunks,
-        "width": timed.entrant.cuts.width,
+        "layout": timed.candidate.layout,
+        "exchange": timed.candidate.exchange,
+        "chunks": timed.candidate.cuts.chunks,
+        "width": timed.candidate.cuts.width,
         "seconds": timed.seconds,
         "tflops": round(flops / timed.seconds / 1e12, 3),
         "speedup_ratio": round(single / timed.seconds, 4),

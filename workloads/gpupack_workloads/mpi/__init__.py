@@ -2,7 +2,7 @@
 """MPI between ranks that mpirun has started: ring, all-reduce, halo exchange, each checked.
 
     command ─► here ─► session.measure ─► ring, sums, halo: MPI's messages
-                                      └─► beside: torch.distributed over the same ranks
+                                      └─► torch_group: torch.distributed over the same ranks
 
 Imported by its command alone: mpi4py and torch come with what is imported here first.
 """

@@ -15,7 +15,7 @@ import torch
 from mpi4py import MPI
 
 from gpupack_workloads.errors import BadArgument, WrongResult
-from gpupack_workloads.mpi.room import Need
+from gpupack_workloads.mpi.memory_check import Need
 from gpupack_workloads.mpi.world import World, forget_staging
 
 ROUNDING = torch.finfo(torch.float64).eps
@@ -25,13 +25,13 @@ OPERATIONS = 4
 
 @dataclass(frozen=True)
 class Swept:
-    """What the sweeps took.
+    """Times of the sweeps.
 
     Attributes:
         grid: rows and columns, with the boundary.
         sweeps: over it.
         blocks: the ranks' rows and columns.
-        seconds: of all sweeps.
+        seconds: seconds of all sweeps.
         halo_seconds: of them, in exchanges of halos.
         error: largest difference from the one process's solution.
         error_bound: what rounding explains.
@@ -49,7 +49,7 @@ class Swept:
 
     @property
     def updates_per_s(self) -> float:
-        """Elements that are computed anew per second."""
+        """Elements that are updated per second."""
         return (self.grid - 2) ** 2 * self.sweeps / self.seconds
 
 
@@ -77,7 +77,7 @@ def blocks_of(size: int, ranks: int) -> tuple[int, int]:
     if max(rows, columns) > size - 2:
         raise BadArgument(
             f"--grid {size} has {size - 2} rows and columns inside its boundary, too few for the"
-            f" {rows} x {columns} blocks of {ranks} ranks: ask for a larger one, or for fewer ranks"
+            f" {rows} x {columns} blocks of {ranks} ranks: set a larger --grid, or use fewer ranks"
         )
     return rows, columns
 
@@ -85,7 +85,7 @@ def blocks_of(size: int, ranks: int) -> tuple[int, int]:
 def need_of(size: int, ranks: int) -> Need:
     """Return what `swept` takes.
 
-    While one process sweeps, the grid and two copies beside two copies of a block; when a block is
+    While one process sweeps: the grid, two copies of it and two copies of a block; when a block is
     compared, two more of that and one less of the grid. The host's is what the grid is made in.
     """
     rows, columns = blocks_of(size, ranks)
@@ -105,7 +105,7 @@ def start_grid(size: int, *, seed: int, device: torch.device) -> torch.Tensor:
 
 
 def sweep(grid: torch.Tensor, new: torch.Tensor) -> None:
-    """Compute everything but the outermost rows and columns anew."""
+    """Update everything except the outermost rows and columns."""
     inside = new[1:-1, 1:-1]
     torch.add(grid[:-2, 1:-1], grid[2:, 1:-1], out=inside)
     inside += grid[1:-1, :-2]

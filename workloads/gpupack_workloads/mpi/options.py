@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line asks of `mpi`."""
+"""Options of `mpi`."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages around a ring: of how many bytes, how long they take, and whether they come unharmed.
+"""Sends messages around a ring, times them, and checks their contents.
 
-`latency_us` is a hop of a token that goes round while everybody else waits. For a bandwidth all
+`latency_us` is a hop of a token that goes round while all other ranks wait. For a bandwidth all
 ranks send to the right and receive from the left at once; it is what one rank sends per second.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.mpi.room import Need
+from gpupack_workloads.mpi.memory_check import Need
 from gpupack_workloads.mpi.world import World, forget_staging
 
 ROUNDS = 20
@@ -45,7 +45,7 @@ def sizes(smallest: int, largest: int) -> Sequence[int]:
 def need_of(largest_bytes: int) -> Need:
     """Return what `shifts` and the sums take for messages of this size.
 
-    Of each byte of a pattern three numbers of 64 bits are there at a time, beside two messages. The
+    For each byte of a pattern there are three numbers of 64 bits at a time, and two messages. The
     sums need half of it. The host's is pinned memory for two messages.
     """
     return Need(device=(3 * 8 + 2) * largest_bytes, host=2 * largest_bytes)
@@ -100,7 +100,7 @@ def hop_seconds(world: World) -> float:
 
 
 def _pass_round(world: World, token: torch.Tensor) -> None:
-    """Rank 0 sends it off and gets it back; everybody adds one before passing it on."""
+    """Send a token round from rank 0; every rank adds one before passing it on."""
     right, left = (world.index + 1) % world.ranks, (world.index - 1) % world.ranks
     if world.index == 0:
         token += 1
@@ -114,6 +114,6 @@ def _pass_round(world: World, token: torch.Tensor) -> None:
 
 
 def pattern(size_bytes: int, rank: int, world: World) -> torch.Tensor:
-    """Return the message of a rank: bytes that tell the sender and the place."""
+    """Return the message of a rank: bytes that identify the sender and the position."""
     places = torch.arange(size_bytes, device=world.device.torch)
     return ((places + 17 * rank) % MODULUS).to(torch.uint8)

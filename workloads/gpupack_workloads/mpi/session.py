@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank's part: everything in turn, then what the first rank of each worker reports."""
+"""One rank's part, and the report of the first rank of each worker."""
 
 import logging
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from mpi4py import MPI
 
 from gpupack_workloads.devices import describe, memory_errors
 from gpupack_workloads.distributed.transports import UNKNOWN
-from gpupack_workloads.mpi import beside, halo, ring, sums
+from gpupack_workloads.mpi import halo, ring, sums, torch_group
 from gpupack_workloads.mpi.halo import Swept
+from gpupack_workloads.mpi.memory_check import require_memory_on_all_ranks
 from gpupack_workloads.mpi.options import MpiOptions
 from gpupack_workloads.mpi.ring import Shift
-from gpupack_workloads.mpi.room import require_room
 from gpupack_workloads.mpi.sums import Summed
 from gpupack_workloads.mpi.world import Memory, World, join
 from gpupack_workloads.results import Communication, Result, Scalar, headline
@@ -27,7 +27,7 @@ DEFAULT_GRID = {"cuda": 8192, "cpu": 128}
 
 @dataclass(frozen=True)
 class Measured:
-    """What all ranks together have found."""
+    """Findings of all ranks together."""
 
     hop_seconds: float
     shifts: Sequence[Shift]
@@ -48,8 +48,10 @@ def measure(options: MpiOptions) -> Result | None:
     size = options.size or DEFAULT_BYTES[world.device.torch.type]
     grid = options.grid or DEFAULT_GRID[world.device.torch.type]
     sending, sweeping = f"messages of {size} bytes", f"a grid of {grid} rows and columns"
-    require_room(halo.need_of(grid, world.ranks), world, doing=sweeping, smaller="--grid")
-    require_room(ring.need_of(size), world, doing=sending, smaller="--size")
+    require_memory_on_all_ranks(
+        halo.need_of(grid, world.ranks), world, doing=sweeping, smaller="--grid"
+    )
+    require_memory_on_all_ranks(ring.need_of(size), world, doing=sending, smaller="--size")
     logger.info("rank %d of %d, messages in %s", world.index, world.ranks, world.memory)
     with memory_errors(f"{sending} and {sweeping}"):
         found = everything(world, size, grid, options)
@@ -68,8 +70,8 @@ def everything(world: World, size: int, grid: int, options: MpiOptions) -> Measu
     logger.info("all-reduce done")
     swept = halo.swept(world, grid, sweeps=options.sweeps, seed=options.seed)
     logger.info("halo exchange done")
-    with beside.group(world) as backend:
-        rival = sums.summed_in_place(world, size, seed=options.seed, by=beside.sum_in_place)
+    with torch_group.group(world) as backend:
+        rival = sums.summed_in_place(world, size, seed=options.seed, by=torch_group.sum_in_place)
     logger.info("%s done", backend)
     return Measured(hop_seconds, shifts, small, large, rival, backend, swept)
 
@@ -120,7 +122,7 @@ def summarise(world: World, found: Measured) -> Result:
 
 
 def _communication(world: World, found: Measured) -> Communication | None:
-    """By MPI's all-reduce; no call of MPI's tells which transport it took."""
+    """Return the all-reduce bandwidth; MPI has no call that returns its transport."""
     if world.ranks == 1:
         return None
     return Communication(transport=UNKNOWN, bus_gb_per_s=round(found.large.bus_gb_per_s, 3))

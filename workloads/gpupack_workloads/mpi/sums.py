@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduce: every rank works the sum out by itself, and compares.
+"""All-reduce: every rank computes the expected sum, and compares.
 
 Elements are whole numbers below 2**10, so that sums of thousands of ranks are exact in float32.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ranks that mpirun has started, and how a tensor of theirs gets into a message.
+"""The ranks that mpirun has started, and the transfer of their tensors into messages.
 
     CPU                            the tensor's own memory
     GPU, MPI is CUDA-aware         the tensor's own memory: MPI reads and writes the GPU's
@@ -35,7 +35,7 @@ MAPPED = 6
 
 
 class Memory(enum.StrEnum):
-    """Where messages lie when MPI has them."""
+    """Memory in which MPI gets messages."""
 
     HOST = "host memory"
     CUDA_AWARE = "GPU memory"
@@ -44,7 +44,7 @@ class Memory(enum.StrEnum):
 
 @dataclass(frozen=True)
 class World:
-    """This rank's place among all of them.
+    """This rank among all ranks.
 
     Attributes:
         comm: all ranks.
@@ -53,8 +53,8 @@ class World:
         local_index: which of this worker's, from 0.
         local_ranks: how many this worker has.
         workers: how many workers have ranks.
-        device: what it computes on.
-        memory: where messages lie.
+        device: its device.
+        memory: memory of messages.
     """
 
     comm: MPI.Intracomm
@@ -67,7 +67,7 @@ class World:
     memory: Memory
 
     def exchange(self, out: torch.Tensor, into: torch.Tensor, *, dest: int, source: int) -> None:
-        """Send one tensor and receive another; both contiguous, MPI.PROC_NULL is nobody."""
+        """Send one tensor and receive another; both contiguous; MPI.PROC_NULL is no rank."""
         sent, received = self.message(out), self.message(into, filled=False)
         self.comm.Sendrecv(sent, dest, recvbuf=received, source=source)
         if source != MPI.PROC_NULL:
@@ -94,7 +94,7 @@ class World:
         return host.numpy()
 
     def unpack(self, received: Any, into: torch.Tensor) -> None:
-        """Bring what was received to where it belongs, unless it is there."""
+        """Copy a received message to its tensor, unless it is there already."""
         if self.memory is Memory.STAGED:
             into.copy_(torch.from_numpy(received), non_blocking=True)
             torch.cuda.current_stream().synchronize()
@@ -108,7 +108,7 @@ class World:
         return bool(self.comm.allreduce(mine, MPI.LAND))
 
     def settle(self) -> None:
-        """Wait until the device has done what it was told."""
+        """Wait until the device has finished its work."""
         if not self.device.simulated:
             torch.cuda.synchronize()
 
@@ -127,7 +127,7 @@ def _pinned(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def forget_staging() -> None:
-    """Give pinned memory back, once the tensors that it was for are gone."""
+    """Free pinned memory whose tensors are no longer in use."""
     _staging.clear()
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a GPU can read and modify every byte of another's memory.
+"""Checks that a GPU can read and modify every byte of another's memory.
 
 A kernel on the reader reads every byte of the owner's buffer and changes it in place: the reader
 compares what it read, the owner what it has then, and the margins around it. Each compares with the
-pattern made anew on its own GPU.
+pattern made again on its own GPU.
 """
 
 import torch
@@ -36,12 +36,12 @@ def check(pair: Pair, size: int, seed: int) -> int:
     wrong = {
         "read": count_wrong(seen, seed, first=MARGIN),
         "modified": count_wrong(own, seed, first=MARGIN, key=KEY),
-        "beside": count_wrong(before, seed) + count_wrong(after, seed, first=MARGIN + count),
+        "around": count_wrong(before, seed) + count_wrong(after, seed, first=MARGIN + count),
     }
     if any(wrong.values()):
         raise WrongResult(
             f"GPU {pair.reader} in the memory of GPU {pair.owner}: of {count} bytes"
             f" {wrong['read']} were read wrongly, {wrong['modified']} modified wrongly,"
-            f" {wrong['beside']} beside them changed"
+            f" {wrong['around']} around them changed"
         )
     return count

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies that are timed and then checked: what was timed is what is verified."""
+"""Times copies, and then checks the same copies."""
 
 from collections.abc import Callable
 from functools import partial

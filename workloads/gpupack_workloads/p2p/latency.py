@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a number takes from one GPU to another.
+"""Measures the latency of a number from one GPU to another.
 
 Half the time that it takes there and back between two kernels that each wait for it in their own
 memory.
@@ -13,7 +13,7 @@ from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.kernels.peer.launch import ping
 from gpupack_workloads.p2p.pair import Pair
 
-# The median of so many batches is kept: a virtual machine stops now and then.
+# The median of so many batches is used: a virtual machine pauses now and then.
 BATCHES = 5
 ROUNDS = 1024
 

@@ -14,7 +14,7 @@ class Pair:
     owner: int
 
     def __str__(self) -> str:
-        """Name both, to say where something went wrong."""
+        """Return both names for error messages."""
         return f"GPU {self.reader} and the memory of GPU {self.owner}"
 
     @property

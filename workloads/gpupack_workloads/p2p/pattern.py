@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes that depend on their place and on a seed, so that one which went astray is noticed."""
+"""Bytes that depend on position and seed, so that a misplaced byte is found."""
 
 import torch
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every pair of this container's GPUs, and the result."""
+"""Checks and times every pair of this container's GPUs, and makes the result."""
 
 import itertools
 import logging
@@ -21,10 +21,10 @@ logger = logging.getLogger(__name__)
 Row = dict[str, Scalar]
 
 DEFAULT_BYTES = {"cuda": 2**30, "cpu": 2**20}
-LEAST_GPUS = 2
+MIN_GPUS = 2
 COPY, HOST, LATENCY = "copy_gb_per_s", "host_gb_per_s", "latency_us"
 BANDWIDTHS = (COPY, "kernel_read_gb_per_s", "kernel_write_gb_per_s", HOST)
-# What checking takes beside the one buffer that a GPU holds at a time.
+# Memory for checking, besides the one buffer that a GPU holds at a time.
 SLACK_BYTES = 2**30
 
 
@@ -49,9 +49,9 @@ def survey(options: Options) -> Result:
 
 
 def require_pairs(size: int) -> None:
-    """Make sure, before any work, that there are GPUs and room on each."""
+    """Check before any work that there are GPUs and free memory on each."""
     count = torch.cuda.device_count()
-    if count < LEAST_GPUS:
+    if count < MIN_GPUS:
         raise NoSuchDevice(f"p2p needs two GPUs in one container; this one has {count}")
     for index in range(count):
         gpu = Device(torch.device("cuda", index), f"GPU {index}")

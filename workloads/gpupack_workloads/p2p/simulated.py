@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Without GPUs: another process stands in for the owner, and shared memory for its memory.
+"""Without GPUs: another process acts as the owner, with shared memory as its memory.
 
 The owner fills its memory, waits until the reader has read and changed every byte, and counts what
 is wrong then.
@@ -41,17 +41,17 @@ def measure_simulated(size: int, seed: int) -> dict[str, Scalar]:
 
 
 def require_shared(size: int) -> None:
-    """Make sure that shared memory has room; a container usually has 64 MiB of it."""
+    """Check that shared memory is large enough; a container usually has 64 MiB of it."""
     free = shutil.disk_usage(SHARED).free
     if size > free:
         raise OutOfMemory(
-            f"{size} bytes of shared memory are needed and {SHARED} has {free}: ask for a smaller"
+            f"{size} bytes of shared memory are needed and {SHARED} has {free}: set a smaller"
             " --size, or mount an emptyDir of medium Memory there"
         )
 
 
 def own(name: str, size: int, seed: int, line: Connection) -> None:
-    """Be the owner: fill, answer pings, count what is wrong when the reader is done."""
+    """Act as the owner: fill, answer pings, count wrong bytes when the reader is done."""
     memory = SharedMemory(name)
     mine = torch.frombuffer(memory.buf, dtype=torch.uint8)[:size]
     write(mine, seed)

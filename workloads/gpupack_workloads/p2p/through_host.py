@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way by host memory, which is left where GPUs do not reach one another.
+"""Copies through host memory, the only way without peer access.
 
 Pieces go to pinned memory and on from there, in two buffers, so that both directions are busy at a
 time: the best that this way can do.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What links the GPUs, as `nvidia-smi topo -m` says it.
+"""Reads the links between GPUs from `nvidia-smi topo -m`.
 
 NVLink behind a switch cannot be read from the links' remote ends, which are the switch; the
 driver's own matrix counts them: NV18 is 18 links. CUDA numbers GPUs as CUDA_VISIBLE_DEVICES has
@@ -42,7 +42,7 @@ class Topology:
 
 
 def read_topology() -> Topology:
-    """Ask the driver; what it does not say is unknown."""
+    """Query the driver; links that it does not report are unknown."""
     links, numa = parse_matrix(_ask("topo", "-m"))
     return Topology(
         links, numa, parse_names(_ask("--query-gpu=index,uuid", "--format=csv,noheader"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies between two GPUs in CUDA C++, by the API and by kernels, beside the way through the host.
+"""Copies between two GPUs in CUDA C++, by the API and by kernels, against the way through the host.
 
-    peer.cu      the kernels: loads and stores in another GPU's memory, and what tells how far it is
+    peer.cu      the kernels: loads and stores in another GPU's memory, and latency
     plan         sizes, pieces, repeats
     runtime      devices, streams, events and memory of CUDA's runtime
     access       peer access, enabled and disabled again
@@ -9,7 +9,7 @@
     sides        two GPUs with what each needs
     staging      the way through pinned host memory, by two streams and events
     ways         every way to copy between the two
-    checks       what arrived, byte by byte, and what lies beside it
+    checks       what arrived, byte by byte, and the memory around it
     speeds       times the ways, checks what was timed
     latency      how long one small access takes
     session      every pair, and the result

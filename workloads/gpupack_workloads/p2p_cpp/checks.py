@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a copy has left: every byte of its target, and the margins around it."""
+"""Checks a copy: every byte of its target, and the margins around it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ def buffer_bytes(size: int) -> int:
 
 
 @dataclass(frozen=True)
-class Lane:
-    """Bytes that are copied, and where to.
+class CopyBuffers:
+    """Source and target of a copy.
 
     Attributes:
         source: bytes[COUNT].
@@ -45,8 +45,8 @@ class Lane:
     @classmethod
     def within(
         cls, out: torch.Tensor, into: torch.Tensor, count: int, offsets: tuple[int, int] = (0, 0)
-    ) -> "Lane":
-        """Return a lane between two buffers, from and to so many bytes beyond a boundary."""
+    ) -> "CopyBuffers":
+        """Return source and target in two buffers, so many bytes beyond a boundary."""
         from_offset, to_offset = offsets
         start = MARGIN + from_offset
         return cls(out[start : start + count], into[to_offset : to_offset + count + 2 * MARGIN])
@@ -68,15 +68,15 @@ class Lane:
         """Return how many bytes arrived.
 
         Raises:
-            WrongResult: one arrived wrongly, or one beside them has changed.
+            WrongResult: a byte arrived wrongly, or one around them has changed.
         """
         count: int = self.source.numel()
         wrong = count_wrong(self.target, seed)
         margins = (self.around[:MARGIN], self.around[-MARGIN:])
-        beside = sum(int((margin != MISSING).sum().item()) for margin in margins)
-        if wrong or beside:
+        around = sum(int((margin != MISSING).sum().item()) for margin in margins)
+        if wrong or around:
             raise WrongResult(
-                f"{doing}: of {count} bytes {wrong} arrived wrongly, {beside} beside them changed"
+                f"{doing}: of {count} bytes {wrong} arrived wrongly, {around} around them changed"
             )
         return count
 
@@ -95,7 +95,7 @@ def check_edges(
         doing: names the way, to say where something went wrong.
         copy: copies to a target from a source.
         buffers: to copy from and to, of `buffer_bytes`.
-        seed: of the pattern.
+        seed: seed of the pattern.
         settle: waits until everything that has begun is done.
 
     Raises:
@@ -104,7 +104,7 @@ def check_edges(
     checked = 0
     for count in RAGGED_BYTES:
         for offsets in OFFSETS:
-            lane = Lane.within(*buffers, count, offsets)
+            lane = CopyBuffers.within(*buffers, count, offsets)
             lane.fill(seed)
             lane.spoil()
             settle()

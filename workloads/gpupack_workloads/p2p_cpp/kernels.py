@@ -55,7 +55,7 @@ class PeerKernels:
 
     Args:
         cubin: the code.
-        path: of the source, for messages.
+        path: path of the source, for messages.
         device: its number.
 
     Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long one small access to another GPU's memory takes.
+"""Measures the latency of one small access to another GPU's memory.
 
 A number that is written there: half the time that it takes there and back between two kernels that
 each wait for it in their own memory, ours and Triton's. A load, and a compare and swap: the time
@@ -19,13 +19,13 @@ from gpupack_workloads.p2p_cpp.access import native_atomics
 from gpupack_workloads.p2p_cpp.sides import DONE, FLAG, RING, RING_WORDS, Pair, Side
 from gpupack_workloads.results import Scalar
 
-# The median of so many batches is kept: a virtual machine stops now and then.
+# The median of so many batches is used: a virtual machine pauses now and then.
 BATCHES = 5
 ROUNDS = 1024
 
 
 class Bounce(Protocol):
-    """One of the two kernels between which a number goes there and back."""
+    """One of the two kernels of a ping-pong."""
 
     def __call__(self, side: Side, peer: Side, *, rounds: int, leads: bool) -> None:
         """Begin to be that of a side; the leading one sends first."""
@@ -69,7 +69,7 @@ def bounce(pair: Pair, send: Bounce, rounds: int) -> float:
 
 
 def by_cpp(side: Side, peer: Side, *, rounds: int, leads: bool) -> None:
-    """Be one side of it, by our kernel."""
+    """Run one side of the ping-pong by our kernel."""
     side.kernels.bounce(
         *(side.address(FLAG), peer.address(FLAG), side.address(DONE)),
         rounds=rounds,
@@ -79,7 +79,7 @@ def by_cpp(side: Side, peer: Side, *, rounds: int, leads: bool) -> None:
 
 
 def by_triton(side: Side, peer: Side, *, rounds: int, leads: bool) -> None:
-    """Be one side of it, by Triton's kernel."""
+    """Run one side of the ping-pong by Triton's kernel."""
     with torch.cuda.stream(side.stream.torch):
         triton_kernels.ping(
             side.word(FLAG), peer.word(FLAG), side.word(DONE), rounds=rounds, leader=leads
@@ -125,7 +125,7 @@ def swap(pair: Pair, rounds: int) -> float:
 
 
 def clear(pair: Pair) -> None:
-    """Begin anew: all flags are 0, and nothing is under way."""
+    """Reset: all flags are 0, and nothing is under way."""
     for side in (pair.source, pair.target):
         side.flags.zero_()
     pair.settle()

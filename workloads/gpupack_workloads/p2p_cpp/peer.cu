@@ -51,12 +51,12 @@ __device__ unsigned look(const unsigned *at) {
 }
 
 // About two seconds: a number that is lost ends in an error, and not in a kernel that runs for ever.
-constexpr long long PATIENCE_CYCLES = 1LL << 32;
+constexpr long long TIMEOUT_CYCLES = 1LL << 32;
 
 __device__ bool comes(const unsigned *mine, unsigned value) {
     const long long since = clock64();
     while (look(mine) < value)
-        if (clock64() - since > PATIENCE_CYCLES) return false;
+        if (clock64() - since > TIMEOUT_CYCLES) return false;
     return true;
 }
 

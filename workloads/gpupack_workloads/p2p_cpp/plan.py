@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How large copies are, in which pieces they go through the host, how often each is timed."""
+"""Sizes of copies, pieces through the host, and repetitions."""
 
 from collections.abc import Iterator
 
-LEAST_BYTES = 4096
+MIN_BYTES = 4096
 MAX_BYTES = 16 * 2**30
-# Timed are these and the largest that is asked for.
+# These sizes and the largest requested one are timed.
 SIZES_BYTES = (2**12, 2**16, 2**20, 2**24, 2**28)
 # A vector: what a thread of the kernel loads or stores at once.
 WORD_BYTES = 16
@@ -14,13 +14,13 @@ TILE_BYTES = 256 * 4 * WORD_BYTES
 BLOCKS_PER_MULTIPROCESSOR = 8
 
 LARGEST_PIECE_BYTES = 2**25
-LEAST_PIECE_BYTES = 2**18
+MIN_PIECE_BYTES = 2**18
 # Both directions are busy but for the first and the last of them.
 PIECES = 8
 
 TURN_BYTES = 2**32
 MAX_REPEATS = 20
-LEAST_REPEATS = 2
+MIN_REPEATS = 2
 
 GB = 1e9
 
@@ -35,13 +35,13 @@ def sizes_of(largest: int) -> list[int]:
 
 
 def piece_bytes(total: int) -> int:
-    """Return how much goes through the host at a time: small beside the whole, but not too small.
+    """Return the bytes per copy through the host: a small part of the whole, but not too small.
 
     A piece costs some microseconds of its own, and the ends of the copy have one direction only.
     """
     even = -(-total // PIECES)
     whole = -(-even // WORD_BYTES) * WORD_BYTES
-    return max(LEAST_PIECE_BYTES, min(LARGEST_PIECE_BYTES, whole))
+    return max(MIN_PIECE_BYTES, min(LARGEST_PIECE_BYTES, whole))
 
 
 def pieces_of(total: int) -> Iterator[tuple[int, int]]:
@@ -53,7 +53,7 @@ def pieces_of(total: int) -> Iterator[tuple[int, int]]:
 
 def repeats_of(size: int) -> int:
     """Return how many copies a turn times."""
-    return max(LEAST_REPEATS, min(MAX_REPEATS, TURN_BYTES // size))
+    return max(MIN_REPEATS, min(MAX_REPEATS, TURN_BYTES // size))
 
 
 def blocks_of(count: int, multiprocessors: int) -> int:

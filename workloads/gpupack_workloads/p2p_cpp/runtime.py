@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from gpupack_workloads.cuda_api import Refused, load, told
+from gpupack_workloads.cuda_api import Refused, check_status, load
 from gpupack_workloads.errors import OutOfMemory
 
 logger = logging.getLogger(__name__)
@@ -30,11 +30,11 @@ SPOILT = 0xFF
 def current(device: int) -> Iterator[None]:
     """Make a device the current one of torch's runtime, and of the binding's, which is another."""
     with torch.cuda.device(device):
-        told(load("runtime").cudaSetDevice(device))
+        check_status(load("runtime").cudaSetDevice(device))
         yield
 
 
-def tidy(give_back: Callable[[], object]) -> None:
+def clean_up(give_back: Callable[[], object]) -> None:
     """Give something back; what fails is logged."""
     try:
         give_back()
@@ -43,7 +43,7 @@ def tidy(give_back: Callable[[], object]) -> None:
 
 
 class Stream:
-    """Work in its order on a device, beside all other streams.
+    """A CUDA stream: work in its order on a device, concurrent with other streams.
 
     Args:
         device: its number.
@@ -54,12 +54,12 @@ class Stream:
         self.device = device
         with current(device):
             flags = self._runtime.cudaStreamNonBlocking
-            self.handle: Any = told(self._runtime.cudaStreamCreateWithFlags(flags))
+            self.handle: Any = check_status(self._runtime.cudaStreamCreateWithFlags(flags))
         self.torch = torch.cuda.ExternalStream(int(self.handle), device=device)
 
     def wait(self, event: "Event") -> None:
         """Let what follows wait for an event as it was recorded last, of any device."""
-        told(self._runtime.cudaStreamWaitEvent(self.handle, event.handle, 0))
+        check_status(self._runtime.cudaStreamWaitEvent(self.handle, event.handle, 0))
 
     def synchronize(self) -> None:
         """Wait for everything.
@@ -67,11 +67,11 @@ class Stream:
         Raises:
             Refused: something has failed.
         """
-        told(self._runtime.cudaStreamSynchronize(self.handle))
+        check_status(self._runtime.cudaStreamSynchronize(self.handle))
 
     def close(self) -> None:
         """Give it back."""
-        tidy(lambda: told(self._runtime.cudaStreamDestroy(self.handle)))
+        clean_up(lambda: check_status(self._runtime.cudaStreamDestroy(self.handle)))
 
 
 class Event:
@@ -86,11 +86,11 @@ class Event:
         self._runtime = load("runtime")
         flags = self._runtime.cudaEventDefault if timing else self._runtime.cudaEventDisableTiming
         with current(device):
-            self.handle: Any = told(self._runtime.cudaEventCreateWithFlags(flags))
+            self.handle: Any = check_status(self._runtime.cudaEventCreateWithFlags(flags))
 
     def record(self, stream: Stream) -> None:
         """Put it behind what the stream has; of the same device."""
-        told(self._runtime.cudaEventRecord(self.handle, stream.handle))
+        check_status(self._runtime.cudaEventRecord(self.handle, stream.handle))
 
     def seconds_since(self, start: "Event") -> float:
         """Wait for it, and return the time since another one of the same device.
@@ -98,17 +98,17 @@ class Event:
         Raises:
             Refused: something before it has failed.
         """
-        told(self._runtime.cudaEventSynchronize(self.handle))
-        milliseconds = told(self._runtime.cudaEventElapsedTime(start.handle, self.handle))
+        check_status(self._runtime.cudaEventSynchronize(self.handle))
+        milliseconds = check_status(self._runtime.cudaEventElapsedTime(start.handle, self.handle))
         return float(milliseconds) / 1000
 
     def close(self) -> None:
         """Give it back."""
-        tidy(lambda: told(self._runtime.cudaEventDestroy(self.handle)))
+        clean_up(lambda: check_status(self._runtime.cudaEventDestroy(self.handle)))
 
 
 class Clock:
-    """Times what a stream has between two points.
+    """Measures the time of a stream's work between two points.
 
     Args:
         stream: that is timed.
@@ -151,7 +151,7 @@ class Memory:
     def __init__(self, device: int, size: int) -> None:
         self._runtime = load("runtime")
         with current(device), _out_of_memory(f"{size} bytes on GPU {device}"):
-            self.address = int(told(self._runtime.cudaMalloc(size)))
+            self.address = int(check_status(self._runtime.cudaMalloc(size)))
         self._device = device
         self._size = size
 
@@ -172,7 +172,7 @@ class Memory:
 
     def close(self) -> None:
         """Give it back."""
-        tidy(lambda: told(self._runtime.cudaFree(self.address)))
+        clean_up(lambda: check_status(self._runtime.cudaFree(self.address)))
 
 
 class Pinned:
@@ -189,7 +189,7 @@ class Pinned:
         self._runtime = load("runtime")
         with _out_of_memory(f"{size} bytes of pinned host memory"):
             flags = self._runtime.cudaHostAllocPortable
-            self.address = int(told(self._runtime.cudaHostAlloc(size, flags)))
+            self.address = int(check_status(self._runtime.cudaHostAlloc(size, flags)))
         self._size = size
 
     def spoil(self) -> None:
@@ -198,21 +198,21 @@ class Pinned:
 
     def close(self) -> None:
         """Give it back."""
-        tidy(lambda: told(self._runtime.cudaFreeHost(self.address)))
+        clean_up(lambda: check_status(self._runtime.cudaFreeHost(self.address)))
 
 
 def copy_to_host(target: int, source: int, count: int, stream: Stream) -> None:
     """Begin to copy from a device to pinned memory; addresses and bytes."""
     runtime = load("runtime")
     kind = runtime.cudaMemcpyKind.cudaMemcpyDeviceToHost
-    told(runtime.cudaMemcpyAsync(target, source, count, kind, stream.handle))
+    check_status(runtime.cudaMemcpyAsync(target, source, count, kind, stream.handle))
 
 
 def copy_from_host(target: int, source: int, count: int, stream: Stream) -> None:
     """Begin to copy from pinned memory to a device; addresses and bytes."""
     runtime = load("runtime")
     kind = runtime.cudaMemcpyKind.cudaMemcpyHostToDevice
-    told(runtime.cudaMemcpyAsync(target, source, count, kind, stream.handle))
+    check_status(runtime.cudaMemcpyAsync(target, source, count, kind, stream.handle))
 
 
 def copy_to_peer(
@@ -222,7 +222,7 @@ def copy_to_peer(
 
     Without peer access the driver itself takes the way through the host.
     """
-    told(
+    check_status(
         load("runtime").cudaMemcpyPeerAsync(
             target, target_device, source, source_device, count, stream.handle
         )
@@ -236,4 +236,4 @@ def _out_of_memory(what: str) -> Iterator[None]:
     except Refused as error:
         if error.status != NO_MEMORY:
             raise
-        raise OutOfMemory(f"there is no memory for {what}: ask for a smaller --size") from error
+        raise OutOfMemory(f"there is no memory for {what}: set a smaller --size") from error

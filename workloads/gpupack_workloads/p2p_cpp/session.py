@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every pair of this container's GPUs, both ways, or its one GPU with itself."""
+"""Checks and times every pair of this container's GPUs, both ways, or its one GPU with itself."""
 
 import itertools
 import logging
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 Numbers = tuple[int, int]
 
 DEFAULT_BYTES = {"cuda": 2**30, "cpu": 2**20}
-# What checking takes of a GPU beside its buffers.
+# GPU memory for checking, besides the buffers.
 SLACK_BYTES = GIB
 SAME = "same"
 
@@ -45,7 +45,7 @@ def run(options: P2pCppOptions) -> Result:
         if device.simulated:
             return simulate(device, largest, options)
         numbers = pairs(torch.cuda.device_count())
-        require_room(numbers, largest, doing=doing)
+        require_gpu_memory(numbers, largest, doing=doing)
         compiler = choose_compiler(options.compiler)
         with kernel_errors(options.source):
             rows = survey(numbers, compiler, largest, options)
@@ -67,8 +67,8 @@ def gpus_of(numbers: Sequence[Numbers]) -> list[int]:
     return sorted({index for pair in numbers for index in pair})
 
 
-def require_room(numbers: Sequence[Numbers], largest: int, *, doing: str) -> None:
-    """Make sure, before any work, that each GPU has room for the two buffers of each side on it."""
+def require_gpu_memory(numbers: Sequence[Numbers], largest: int, *, doing: str) -> None:
+    """Check before any work that each GPU has memory for the two buffers of each side on it."""
     for index in gpus_of(numbers):
         sides = max(pair.count(index) for pair in numbers)
         gpu = Device(torch.device("cuda", index), f"GPU {index}")

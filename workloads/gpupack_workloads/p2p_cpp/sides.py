@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two GPUs, or one with itself, with streams, buffers and kernels of their own."""
+"""Two GPUs, or one with itself, with their streams, buffers and kernels."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -26,8 +26,8 @@ class Side:
 
     Attributes:
         device: its number.
-        stream: of its work.
-        clock: of that stream.
+        stream: stream of its work.
+        clock: clock of that stream.
         kernels: on this GPU.
         out: bytes that are copied from.
         into: bytes that are copied to.
@@ -57,8 +57,8 @@ class Pair:
     """Bytes go from the source to the target.
 
     Attributes:
-        source: whose memory has them.
-        target: whose memory gets them.
+        source: side whose memory has the bytes.
+        target: side whose memory gets them.
         direct: whether each has access to the other's memory.
     """
 
@@ -67,7 +67,7 @@ class Pair:
     direct: bool
 
     def __str__(self) -> str:
-        """Name both, to say where something went wrong."""
+        """Return both names for error messages."""
         return f"GPU {self.source.device} to GPU {self.target.device}"
 
     @property

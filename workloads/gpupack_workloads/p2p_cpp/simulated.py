@@ -2,7 +2,7 @@
 """Without GPUs: kernels are compiled for one that is not there, and torch copies in their place.
 
 What is verified then are torch's copies, whole and in the pieces of the way through the host, by
-the checks that GPUs are held to. No speed is told.
+the same checks as GPUs. No speed is reported.
 """
 
 import torch
@@ -13,7 +13,7 @@ from gpupack_workloads.memory import require_memory
 from gpupack_workloads.p2p.copies import Copy
 from gpupack_workloads.p2p.pattern import PIECE
 from gpupack_workloads.p2p_cpp import SOURCE, P2pCppOptions
-from gpupack_workloads.p2p_cpp.checks import Lane, buffer_bytes, check_edges
+from gpupack_workloads.p2p_cpp.checks import CopyBuffers, buffer_bytes, check_edges
 from gpupack_workloads.p2p_cpp.kernels import SIGNATURES, compile_kernels
 from gpupack_workloads.p2p_cpp.plan import pieces_of
 from gpupack_workloads.p2p_cpp.summary import WORKLOAD
@@ -74,7 +74,7 @@ def check_way(
     """
     doing = f"{name}, by torch"
     checked = check_edges(doing, copy, buffers, seed=seed)
-    lane = Lane.within(*buffers, largest)
+    lane = CopyBuffers.within(*buffers, largest)
     lane.fill(seed)
     lane.spoil()
     copy(lane.target, lane.source)

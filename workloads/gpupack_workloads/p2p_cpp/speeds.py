@@ -3,7 +3,7 @@
 
 CUDA events stand around all copies of a turn, on the stream on which the way ends. Before them the
 stream waits for some milliseconds, in which everything is launched: small copies are timed without
-what Python takes to ask for them. In both directions at a time, the other stream begins after the
+what Python takes to launch them. In both directions at a time, the other stream begins after the
 first event and ends before the last.
 """
 
@@ -14,7 +14,7 @@ from functools import partial
 
 import torch
 
-from gpupack_workloads.p2p_cpp.checks import RAGGED_BYTES, Lane, check_edges, nothing
+from gpupack_workloads.p2p_cpp.checks import RAGGED_BYTES, CopyBuffers, check_edges, nothing
 from gpupack_workloads.p2p_cpp.plan import gb_per_s, repeats_of, sizes_of
 from gpupack_workloads.p2p_cpp.runtime import Event, Stream
 from gpupack_workloads.p2p_cpp.sides import Pair, Side
@@ -31,21 +31,21 @@ HEAD_START_MS = 4.0
 
 @dataclass(frozen=True)
 class Work:
-    """What is timed.
+    """Work to time.
 
     Attributes:
         name: in results.
-        side: whose stream is timed.
+        side: side whose stream is timed.
         lanes: what each run copies.
         run: begins to copy all of it.
-        spoil: overwrites what lies between.
+        spoil: overwrites intermediate buffers.
         fork: lets the other stream begin.
         join: waits for it.
     """
 
     name: str
     side: Side
-    lanes: tuple[Lane, ...]
+    lanes: tuple[CopyBuffers, ...]
     run: Callable[[], object]
     spoil: Callable[[], None] = nothing
     fork: Callable[[], None] = nothing
@@ -133,7 +133,7 @@ def works_of(
     size: int,
 ) -> list[Work]:
     """Return every way in one direction, and those that go in both."""
-    forward = Lane.within(pair.source.out, pair.target.into, size)
+    forward = CopyBuffers.within(pair.source.out, pair.target.into, size)
     works = [
         Work(
             name,
@@ -144,7 +144,7 @@ def works_of(
         )
         for name, way in there.items()
     ]
-    backward = Lane.within(pair.target.out, pair.source.into, size)
+    backward = CopyBuffers.within(pair.target.out, pair.source.into, size)
     for name in BOTH:
         if name in there and name in back:
             one, other = there[name], back[name]
@@ -206,6 +206,6 @@ def head_start(side: Side) -> None:
         torch.cuda._sleep(int(HEAD_START_MS * CYCLES_PER_MS))  # noqa: SLF001  there is no other
 
 
-def _run_both(one: Way, other: Way, lanes: tuple[Lane, Lane]) -> None:
+def _run_both(one: Way, other: Way, lanes: tuple[CopyBuffers, CopyBuffers]) -> None:
     for way, lane in zip((one, other), lanes, strict=True):
         way.copy(lane.target, lane.source)

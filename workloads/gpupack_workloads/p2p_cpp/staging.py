@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way through the host, which is left where GPUs do not reach one another.
+"""Copies through host memory, the only way without peer access.
 
 Pieces go to pinned memory on the source's stream and on from there on the target's, in two
 buffers, so that both directions of the bus are busy at a time. Events keep the order: a piece goes
-on when it has arrived, and its buffer is filled anew when it has gone on.
+on when it has arrived, and its buffer is filled again when it has gone on.
 """
 
 from contextlib import ExitStack, closing
@@ -29,7 +29,7 @@ class Staging:
         stack: gives everything back when it is closed.
         out: the source's stream.
         into: the target's stream, another one even where both are of one GPU.
-        most_bytes: of a copy.
+        most_bytes: bytes of the largest copy.
 
     Raises:
         OutOfMemory: there is not as much host memory that can be pinned.

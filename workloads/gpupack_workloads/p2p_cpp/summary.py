@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of all pairs: the slowest one's figures, and ratios of what took turns."""
+"""Result of all pairs: the slowest pair's figures, and ratios of ways that took turns."""
 
 from collections.abc import Mapping, Sequence
 
@@ -33,7 +33,7 @@ RATIOS = (
 
 
 def ratios(row: Mapping[str, Scalar]) -> Row:
-    """Return how fast each is beside its rival, of those that were timed."""
+    """Return each one's speed relative to its rival, of those that were timed."""
     found: Row = {}
     for name, one, other in RATIOS:
         speeds = [float(row[key]) for way in (one, other) if (key := f"{way}_gb_per_s") in row]
@@ -49,7 +49,7 @@ def summarise(device: Device, rows: Sequence[Row], *, largest: int, facts: Row) 
 
     Args:
         device: the first GPU.
-        rows: of a pair what was found of it, then one for each size.
+        rows: for each pair a row with its findings, then one for each size.
         largest: bytes of the largest copies.
         facts: metrics that come after the figures.
     """

@@ -37,9 +37,9 @@ class Way:
 
     Attributes:
         name: in results.
-        side: whose stream has done a copy when it is done.
+        side: side whose stream completes the copy.
         copy: begins to copy bytes to a target from a source.
-        spoil: overwrites what lies between the two.
+        spoil: overwrites intermediate buffers.
         words: it copies whole words of 64 bits only.
     """
 
@@ -51,7 +51,7 @@ class Way:
 
 
 def ways_of(source: Side, target: Side, *, direct: bool) -> dict[str, Way]:
-    """Return the ways from one side to the other, but for the host's.
+    """Return the ways from one side to the other, except through the host.
 
     Args:
         source: has the bytes.

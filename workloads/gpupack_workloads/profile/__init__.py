@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any workload under torch's profiler, or under Nsight Systems.
+"""Profiles any workload with torch's profiler or Nsight Systems.
 
-intervals   lengths of times that overlap
-trace       what a profiler's trace file says happened (no torch)
-digest      where the time went: top kernels, communication (no torch)
-recorder    runs a workload under torch's profiler; in the processes of a gang, too
-around      puts the recorder around another command (no torch)
-nsight      runs a workload under nsys (no torch)
-outcome     the result, made of the workload's and the digest (no torch)
+intervals     lengths of overlapping times
+trace         events of a profiler's trace file (no torch)
+digest        use of time: top kernels, communication (no torch)
+recorder      runs a workload under torch's profiler; in the processes of a gang, too
+recorded_run  wraps a workload's run with the recorder (no torch)
+nsight        runs a workload under nsys (no torch)
+outcome       the result, made of the workload's and the digest (no torch)
 """
 
 from gpupack_workloads.profile.nsight import run

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time went: what took most, and how much of it was communication.
+"""Figures of a trace: the largest consumers of time, and the share of communication.
 
-The device is busy while anything runs on it. Communication that runs beside computation costs
-little; what is exposed, with nothing computed meanwhile, is what better overlap could save.
+The device is busy while anything runs on it. Communication that overlaps computation costs
+little; exposed communication, without computation, is what better overlap could save.
 """
 
 from collections import defaultdict
@@ -31,8 +31,8 @@ NAME_CHARACTERS = 120
 
 
 @dataclass(frozen=True)
-class Top:
-    """All that ran under one name."""
+class Total:
+    """Total of all events with one name."""
 
     name: str
     calls: int
@@ -41,7 +41,7 @@ class Top:
 
 @dataclass(frozen=True)
 class Digest:
-    """Where the time went.
+    """Figures of a trace.
 
     Attributes:
         of_gpu: whether it is a GPU's time.
@@ -57,7 +57,7 @@ class Digest:
     busy_us: float
     communication_us: float
     exposed_us: float
-    tops: tuple[Top, ...]
+    tops: tuple[Total, ...]
 
     @property
     def total_us(self) -> float:
@@ -69,7 +69,7 @@ class Digest:
         return round(microseconds / of, 4) if of else 0.0
 
     def metrics(self) -> dict[str, Scalar]:
-        """Return the figures; checks often copy more than they compute, so copies stand apart."""
+        """Return the figures, with separate copies: checks often copy more than they compute."""
         copies = [top for top in self.tops if top.name.startswith(HOST_COPIES)]
         kernels = [top for top in self.tops if not top.name.startswith(MOVES)]
         return {
@@ -114,7 +114,7 @@ def digest(trace: Trace) -> Digest:
 
 
 def is_communication(name: str) -> bool:
-    """Whether something of this name moves data between GPUs or processes."""
+    """Return whether an event of this name moves data between GPUs or processes."""
     return any(word in name.lower() for word in COMMUNICATION)
 
 
@@ -133,9 +133,9 @@ def _times(events: Sequence[Event]) -> list[tuple[float, float]]:
     return [(event.start_us, event.end_us) for event in events]
 
 
-def _tops(events: Sequence[Event]) -> tuple[Top, ...]:
+def _tops(events: Sequence[Event]) -> tuple[Total, ...]:
     times: dict[str, list[float]] = defaultdict(list)
     for event in events:
         times[event.name].append(event.self_us)
-    tops = [Top(name, len(each), sum(each)) for name, each in times.items()]
+    tops = [Total(name, len(each), sum(each)) for name, each in times.items()]
     return tuple(sorted(tops, key=lambda top: (-top.total_us, top.name)))

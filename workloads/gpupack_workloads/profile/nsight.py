@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gpupack_workloads.errors import BadArgument, WorkloadError, error_of_status
-from gpupack_workloads.profile.digest import Digest, Top, is_communication
+from gpupack_workloads.profile.digest import Digest, Total, is_communication
 from gpupack_workloads.profile.outcome import with_profile
 from gpupack_workloads.profile.settings import Recording
 from gpupack_workloads.results import Result
@@ -71,13 +71,13 @@ def kernels(summary: str) -> Digest:
     start = next((index for index, line in enumerate(lines) if "Total Time (ns)" in line), None)
     table = csv.DictReader(io.StringIO("" if start is None else "\n".join(lines[start:])))
     tops = tuple(
-        Top(row["Name"], int(row["Instances"]), float(row["Total Time (ns)"]) / NANO_PER_MICRO)
+        Total(row["Name"], int(row["Instances"]), float(row["Total Time (ns)"]) / NANO_PER_MICRO)
         for row in table
         if row.get("Name")
     )
     total = sum(top.total_us for top in tops)
     communication = sum(top.total_us for top in tops if is_communication(top.name))
-    # A summary does not tell what overlapped: sums stand for all three.
+    # A summary has no overlaps: sums are used for all three.
     return Digest(
         of_gpu=bool(tops),
         span_us=total,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a profiled workload: where the time went, then what the workload itself says."""
+"""Result of a profiled workload: the digest, then the workload's own figures."""
 
 import msgspec
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs something under torch's profiler and adds to its result where the time went.
+"""Runs a workload under torch's profiler and adds the digest to its result.
 
 The trace is one file that both Chrome's viewer (or Perfetto) and TensorBoard's profiler plugin
 read: FOLDER/WORKER.TIME.pt.trace.json.gz.
@@ -54,7 +54,7 @@ def activities() -> list[ProfilerActivity]:
 
 
 def worker_name(workload: str) -> str:
-    """Name this process among all of its job: TensorBoard shows them as workers."""
+    """Return a name for this process, unique within the job: TensorBoard shows it as a worker."""
     worker = os.environ.get("GPUPACK_WORKER_INDEX") or "0"
     return f"{workload}-{worker}-{os.environ.get('RANK', '0')}-{os.getpid()}"
 

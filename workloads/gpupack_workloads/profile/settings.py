@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a profile goes; processes of a gang are told so by their environment."""
+"""The folder of a profile; processes of a gang get it by their environment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ TOP = "GPUPACK_PROFILE_TOP"
 
 @dataclass(frozen=True)
 class Recording:
-    """What to record, and where to.
+    """Settings of a recording.
 
     Attributes:
         workload: its name.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trace file of torch's profiler says happened.
+"""Reads a trace file of torch's profiler.
 
 The file is in Chrome's trace format: times in microseconds. Where there was a GPU, its kernels and
 copies are what happened; else the operators of the CPU, each without those that it called.
@@ -19,10 +19,10 @@ CPU_CATEGORIES = frozenset({"cpu_op"})
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that took time.
+    """An event of a trace.
 
     Attributes:
-        name: of a kernel, a copy, or an operator.
+        name: name of a kernel, a copy, or an operator.
         start_us: since whenever.
         end_us: in the same clock.
         self_us: without what it called.
@@ -36,7 +36,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Trace:
-    """Where time went.
+    """Events of a trace.
 
     Attributes:
         events: of the GPU, or of the CPU where no GPU was seen.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What right results are, in 64 bits, and how far from them correct ones may be.
+"""Reference results in 64 bits, and bounds of the error that rounding explains.
 
-    agreement   errors beside the bounds that rounding explains
+    agreement   errors compared with the bounds that rounding explains
     softmax, gemm, attention, vector_add   one computation each
     language   norm, rotation, gate and loss of a language model
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a computed result is from an exact one, and how much of that rounding explains.
+"""Compares the error of a computed result with the bound that rounding explains.
 
 A type rounds a number x by at most unit |x|; below its smallest normal number rounding is absolute:
 half the spacing of subnormals.

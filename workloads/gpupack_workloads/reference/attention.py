@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention and its gradient in 64 bits, by the textbook, and how far from them right ones may be.
+"""Textbook attention and its gradient in 64 bits, with error bounds.
 
 Half-precision kernels round the weights P before the product with V, and dS before those with K and
 Q: independent errors of at most unit(type) of each term, which add up like a random walk, so a sum
@@ -72,7 +72,7 @@ class Head:
 
 @dataclass
 class Expected:
-    """What one head should give, and how far off each element may be before its own rounding."""
+    """Expected results of one head, with each element's error bound before its own rounding."""
 
     o: torch.Tensor
     dq: torch.Tensor
@@ -153,7 +153,7 @@ def root(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def chunks(length: int) -> Iterator[slice]:
-    """Cut rows, so that their scores fit into memory."""
+    """Yield pieces of rows whose scores fit into memory."""
     for start in range(0, length, CHUNK_ROWS):
         yield slice(start, min(start + CHUNK_ROWS, length))
 

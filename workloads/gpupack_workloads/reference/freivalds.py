@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether C is A B, by checksums, after Freivalds: C x = A (B x) for vectors x of random signs.
+"""Checks C = A B by checksums, after Freivalds: C x = A (B x) for vectors x of random signs.
 
 A vector of signs for each strip of 32 columns gives one checksum per row and strip: every element
 of C is in one, and one wrong element among 32 stands out of their rounding. The other side is
@@ -52,7 +52,7 @@ class Checksums:
 
     Attributes:
         exact: A (B x), by row and strip, in 64 bits.
-        norms: of A's rows times the largest of B's columns in the strip.
+        norms: norms of A's rows times the largest of B's columns in the strip.
         terms: K, of the sum that each element is.
     """
 

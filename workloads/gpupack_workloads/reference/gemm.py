@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An independent product in NumPy, and how far from it a correct one may be.
+"""An independent product in NumPy, with error bounds.
 
 Computing with 32-bit accumulation and rounding once to the result's type, an element c of A @ B
 differs from the exact one by at most L sqrt(K) u |a|.|b| + v |c|, where u = 2^-24 is the rounding
@@ -149,7 +149,7 @@ def needs(
 
     NumPy has B in 64 bits, and as much again to bound the error; a GPU has B in 64 bits, too, from
     where it is copied. The rows of A and C that are checked are few. C is there twice, once of the
-    rival that is timed beside it.
+    rival that is timed against it.
     """
     m, n, k = shape
     b_in_64_bits = 8 * k * n

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A language model's other kernels in 64 bits, where the tensors are, and how far off they may be.
+"""A language model's other kernels in 64 bits, on the tensors' device, with error bounds.
 
 Of a number of elements that is summed in 32 bits, N, a sum is off by L sqrt(N) u of the sum of
 absolute terms at most, with u = 2^-24 (see `agreement`), and an exponential's argument x by 2 u |x|
@@ -109,7 +109,7 @@ def compare_swiglu_backward(
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss and its gradients in 64 bits, and how much rounding may change.
+    """A loss and its gradients in 64 bits, with error bounds.
 
     Attributes:
         loss: the mean over tokens that count.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax and its gradient in NumPy, and how far from them correct ones may be.
+"""Softmax and its gradient in NumPy, with error bounds.
 
 Forward, y = exp(x - top) / sum: the argument of the exponential is exact to 2 u |x - top| after the
 subtraction and the change of base, which is a relative error of y; the exponential itself, the sum

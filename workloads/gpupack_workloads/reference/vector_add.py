@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sum in NumPy, and how far from it a correct one may be: one rounding to the result's type.
+"""The sum in NumPy, with its error bound: one rounding to the result's type.
 
 32-bit floats are added by one instruction that rounds once. Shorter ones are added in 32 bits,
 where a sum of two is rounded far below their own spacing, and then rounded once more.

@@ -17,7 +17,7 @@ WEIGHT_DECAY = 5e-5
 
 
 class Objective(nn.Module):
-    """Images and classes to the mean cross-entropy."""
+    """Module from images and classes to the mean cross-entropy."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `resnet50` can be told."""
+"""Options of `resnet50`."""
 
 from dataclasses import dataclass
 
@@ -13,13 +13,13 @@ COMPILE_MODES = (NO_COMPILER, "default", "reduce-overhead", "max-autotune-no-cud
 
 @dataclass(frozen=True, kw_only=True)
 class ResNetOptions(Options):
-    """Arguments; None takes what suits the device. `size` is an image's edge in pixels.
+    """Arguments; None: defaults for the device. `size` is an image's edge in pixels.
 
     Attributes:
         batch_size: images per process and step.
         steps: how many are timed.
         dtype: in which the network computes; parameters are always fp32.
-        channels_last: whether a pixel's channels lie side by side in memory, as tensor cores want.
+        channels_last: whether a pixel's channels are contiguous in memory, as tensor cores require.
         compile_mode: torch.compile's mode, or off.
         coupling: how ranks sum gradients: by our flat buffers or by torch's DDP.
         bucket_mib: gradients that are summed in one all-reduce.

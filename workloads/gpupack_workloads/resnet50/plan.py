@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to train on a kind of device."""
+"""Sizes of the training for a kind of device."""
 
 from dataclasses import dataclass
 

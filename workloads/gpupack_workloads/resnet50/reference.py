@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the network that is timed learns what a plain one learns.
+"""Checks that the timed network learns as a plain one does.
 
 The same network, untouched by compiler, reduced precision and memory order, takes the same first
 steps in 32 bits. Compared are the first gradient of every parameter, and the losses.
@@ -34,7 +34,7 @@ SCALE = 1024.0
 
 @dataclass(frozen=True)
 class Bounds:
-    """How far a format may lead away from plain 32-bit arithmetic.
+    """Bounds of a format's distance from plain 32-bit arithmetic.
 
     Attributes:
         loss: as a share of the first loss.
@@ -68,7 +68,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Learning:
-    """How far apart two networks' first steps are, and what the format explains."""
+    """Distance of two networks' first steps, and the bound of the format."""
 
     loss: float
     gradient: float
@@ -83,7 +83,7 @@ def reference_start(plan: Plan, device: torch.device, *, rank: int) -> Start:
 
 
 def start_of(objective: Objective, plan: Plan, device: torch.device, *, rank: int) -> Start:
-    """Take the first steps with branches awake; the network goes on from there, asleep."""
+    """Take the first steps with branches enabled; the network continues with branches disabled."""
     pool = batches(plan, device, rank=rank)
     set_branches(objective, AWAKE)
     gradients = first_gradients(objective, pool[0], plan, device)

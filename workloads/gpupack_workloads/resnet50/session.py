@@ -8,23 +8,23 @@ import torch
 import torch.distributed as dist
 
 from gpupack_workloads.devices import memory_errors
+from gpupack_workloads.distributed.memory_check import require_memory_on_all_ranks
 from gpupack_workloads.distributed.rank import Rank, group
-from gpupack_workloads.distributed.room import require_room
-from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.resnet50.alike import check_means, check_replicas, wrong_means
-from gpupack_workloads.resnet50.coupling import coupled
-from gpupack_workloads.resnet50.need import least_bytes
+from gpupack_workloads.resnet50.data_parallel import coupled
+from gpupack_workloads.resnet50.memory_estimate import least_bytes
 from gpupack_workloads.resnet50.objective import Objective, batches, new_objective, trainer
 from gpupack_workloads.resnet50.options import FLAT, NO_COMPILER, ResNetOptions
 from gpupack_workloads.resnet50.plan import Plan, plan_for
 from gpupack_workloads.resnet50.reference import compare, reference_start, start_of
+from gpupack_workloads.resnet50.replica_checks import check_means, check_replicas, wrong_means
 from gpupack_workloads.resnet50.speed import (
     Speeds,
     Waiting,
     counts,
-    patience,
     seconds_of_first,
+    waiting_timeout,
 )
 from gpupack_workloads.resnet50.summary import TrainingFigures, summarise
 from gpupack_workloads.results import Result
@@ -42,7 +42,9 @@ def measure(options: ResNetOptions, backend: str) -> Result:
     with group(backend, require_gpu=options.require_gpu) as rank:
         plan = agreed(plan_for(options, rank.device), rank)
         doing = f"training on {plan.batch_size} images of {plan.size} x {plan.size}"
-        require_room(least_bytes(plan), rank.device, doing=doing, smaller="--batch-size or --size")
+        require_memory_on_all_ranks(
+            least_bytes(plan), rank.device, doing=doing, smaller="--batch-size or --size"
+        )
         with memory_errors(doing):
             found = train(plan, rank)
         return summarise(found, plan, rank)
@@ -93,7 +95,7 @@ def check_learning(first: float, last: float, plan: Plan) -> None:
 
 def time_all(objective: Objective, plan: Plan, rank: Rank) -> tuple[float, Speeds]:
     """Time alone, each for itself and together; return the last loss and the times."""
-    waiting = Waiting(dist.new_group(backend="gloo", timeout=patience(plan, rank)))
+    waiting = Waiting(dist.new_group(backend="gloo", timeout=waiting_timeout(plan, rank)))
     by_itself = trainer(objective, plan, rank.device.torch)
     pool = batches(plan, rank.device.torch, rank=rank.index)
     alone = seconds_of_first(1, by_itself, pool, plan, rank, waiting)

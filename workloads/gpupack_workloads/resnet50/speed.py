@@ -26,7 +26,7 @@ CPU_SECONDS_PER_MEGAPIXEL = 20.0
 
 @dataclass(frozen=True)
 class Waiting:
-    """Where ranks wait for each other without their GPUs."""
+    """A group in which ranks wait for each other without their GPUs."""
 
     group: dist.ProcessGroup
 
@@ -48,7 +48,7 @@ class Speeds:
     Attributes:
         uncoupled_seconds: while all train, each for itself.
         together_seconds: while so many train one network and the others wait.
-        peak_mib: of tensors on this rank.
+        peak_mib: MiB of tensors on this rank.
     """
 
     uncoupled_seconds: float
@@ -56,7 +56,7 @@ class Speeds:
     peak_mib: int
 
 
-def patience(plan: Plan, rank: Rank) -> timedelta:
+def waiting_timeout(plan: Plan, rank: Rank) -> timedelta:
     """Return how long ranks wait for one that trains alone, however slow its device may be."""
     megapixels = plan.batch_size * plan.size**2 / 1e6
     slow = CPU_SECONDS_PER_MEGAPIXEL if rank.device.simulated else GPU_SECONDS_PER_MEGAPIXEL

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the training found, as a result."""
+"""Result of the training."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from gpupack_workloads.results import Result, Scalar, headline
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingFigures:
-    """What one run found."""
+    """Findings of one run."""
 
     learning: Learning
     first_loss: float
@@ -80,7 +80,7 @@ def scaling(speeds: Speeds, plan: Plan) -> list[dict[str, Scalar]]:
 
 
 def settings(plan: Plan) -> dict[str, Scalar]:
-    """Return what was asked for."""
+    """Return the requested settings."""
     return {
         "batch_size": plan.batch_size,
         "size": plan.size,

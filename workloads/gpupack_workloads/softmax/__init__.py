@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Softmax forward and backward, beside torch's and a plain copy.
+"""Softmax forward and backward, compared with torch's and a plain copy.
 
-    options   what is asked for (no torch)
+    options   options of the command line (no torch)
     measure   checks and times one length of rows in one type
     session   all lengths and types, and the result
 

@@ -18,7 +18,7 @@ from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.reference.agreement import Agreement, Values, closest
 from gpupack_workloads.reference.softmax import compare_backward, compare_forward
 from gpupack_workloads.results import Scalar
-from gpupack_workloads.timing import Kept, seconds_in_turns
+from gpupack_workloads.timing import LatestResult, seconds_in_turns
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class SoftmaxProblem:
     Attributes:
         rows: how many.
         columns: the length of each.
-        dtype: of the elements.
+        dtype: type of the elements.
     """
 
     rows: int
@@ -55,8 +55,8 @@ class SoftmaxProblem:
 
 
 @dataclass(frozen=True)
-class Effort:
-    """How often to time: rounds of repeats, after a warm-up."""
+class Repetitions:
+    """Numbers of timed calls: rounds of repeats, after a warm-up."""
 
     repeats: int
     rounds: int
@@ -65,11 +65,11 @@ class Effort:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found in one problem.
+    """Findings of one problem.
 
     Attributes:
         problem: the matrix.
-        agreements: of the forward and the backward pass.
+        agreements: agreements of the forward and the backward pass.
         seconds: per call, by rival: forward, backward, torch_forward, torch_backward, copy.
     """
 
@@ -95,7 +95,9 @@ class Measured:
         return row | {"copy_gb_per_s": round(copy, 1)}
 
 
-def measure(problem: SoftmaxProblem, *, device: Device, effort: Effort, seed: int) -> Measured:
+def measure(
+    problem: SoftmaxProblem, *, device: Device, repetitions: Repetitions, seed: int
+) -> Measured:
     """Check, time, and check what the last turns left.
 
     Raises:
@@ -106,22 +108,24 @@ def measure(problem: SoftmaxProblem, *, device: Device, effort: Effort, seed: in
     x, dy = (random_rows(problem, device=device, seed=seed + i) for i in range(2))
     y = forward(x)
     first = check(problem, x, dy, y, backward(y, dy))
-    # All are kept, so that no rival's result comes to lie where ours has been.
-    works: dict[str, Kept] = {
-        "forward": Kept(partial(forward, x)),
-        "torch_forward": Kept(partial(torch.softmax, x, -1)),
-        "backward": Kept(partial(backward, y, dy)),
-        "torch_backward": Kept(partial(torch._softmax_backward_data, dy, y, -1, problem.dtype)),  # noqa: SLF001  what autograd calls
-        "copy": Kept(partial(torch.clone, x)),
+    # All results are kept, so that no rival's result gets the memory of ours.
+    works: dict[str, LatestResult] = {
+        "forward": LatestResult(partial(forward, x)),
+        "torch_forward": LatestResult(partial(torch.softmax, x, -1)),
+        "backward": LatestResult(partial(backward, y, dy)),
+        "torch_backward": LatestResult(
+            partial(torch._softmax_backward_data, dy, y, -1, problem.dtype)  # noqa: SLF001
+        ),
+        "copy": LatestResult(partial(torch.clone, x)),
     }
     for way in WAYS:
         works[way].spoil()
     seconds = seconds_in_turns(
         works,
         device=device.torch,
-        repeats=effort.repeats,
-        rounds=effort.rounds,
-        warm_up=effort.warm_up,
+        repeats=repetitions.repeats,
+        rounds=repetitions.rounds,
+        warm_up=repetitions.warm_up,
     )
     last = {
         "forward": check_forward(problem, x, works["forward"].result),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the softmax workload is asked for."""
+"""Options of `softmax`."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ SHORTEST, LONGEST = 1024, 32768
 
 @dataclass(frozen=True, kw_only=True)
 class SoftmaxOptions(Options):
-    """Options of `softmax`; `size` counts the elements of a matrix.
+    """Options of `softmax`; `size`: elements of a matrix.
 
     Attributes:
         columns: the one length of rows to measure; None takes 1k to 32k, doubling.

@@ -7,14 +7,14 @@ from gpupack_workloads.devices import Device, choose_device, describe, memory_er
 from gpupack_workloads.memory import require_memory
 from gpupack_workloads.reference.agreement import closest
 from gpupack_workloads.results import Result, Scalar, headline
-from gpupack_workloads.softmax.measure import WAYS, Effort, Measured, SoftmaxProblem, measure
+from gpupack_workloads.softmax.measure import WAYS, Measured, Repetitions, SoftmaxProblem, measure
 from gpupack_workloads.softmax.options import SoftmaxOptions, lengths
 
 ELEMENTS = {"cuda": 1 << 28, "cpu": 1 << 14}
 DTYPES = {"cuda": (torch.float32, torch.bfloat16), "cpu": (torch.float32,)}
-EFFORT = {
-    "cuda": Effort(repeats=10, rounds=5, warm_up=3),
-    "cpu": Effort(repeats=1, rounds=1, warm_up=0),
+REPETITIONS = {
+    "cuda": Repetitions(repeats=10, rounds=5, warm_up=3),
+    "cpu": Repetitions(repeats=1, rounds=1, warm_up=0),
 }
 # X, dY, Y, and what five rivals left.
 MATRICES = 8
@@ -29,7 +29,7 @@ def run(options: SoftmaxOptions) -> Result:
         WrongResult: a value is wrong; nothing about speed is reported then.
     """
     device = choose_device(require_gpu=options.require_gpu)
-    effort = EFFORT[device.torch.type]
+    effort = REPETITIONS[device.torch.type]
     wanted = problems(options, device)
     doing = f"softmax of {options.size or ELEMENTS[device.torch.type]} elements"
     require_memory(
@@ -37,7 +37,7 @@ def run(options: SoftmaxOptions) -> Result:
     )
     with memory_errors(doing):
         found = [
-            measure(problem, device=device, effort=effort, seed=options.seed) for problem in wanted
+            measure(problem, device=device, repetitions=effort, seed=options.seed) for problem in wanted
         ]
     return summarise(found, device)
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Symmetric memory: one-sided puts and gets, and an all-gather fused into a product.
 
-    options    what the command line asks for
-    rooms      memory that all ranks of a host reach: torch's symmetric memory; without GPUs, files
-    one_sided  puts and gets by kernels and by copies, beside NCCL's send and receive
-    gathered   products with a matrix that is being gathered, beside NCCL's all-gather
-    nvshmem    the same puts and gets by NVSHMEM, where its Python package is
-    session    what each process does, and the result
+    options         options of the command line
+    shared_buffers  memory that all ranks of a host can access: torch's symmetric memory, or files
+    one_sided       puts and gets by kernels and by copies, against NCCL's send and receive
+    gathered        products with a matrix that is being gathered, against NCCL's all-gather
+    nvshmem         the same puts and gets by NVSHMEM, if its Python package is installed
+    session         the work of each process, and the result
 
 The kernels are in kernels/peer (a put with its signal) and kernels/gemm (a product that begins
 while rows still arrive).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C[M, N] = A[M, K] @ B[K, N] where every rank has a shard of A's rows, and a B of its own.
+"""C[M, N] = A[M, K] @ B[K, N]; every rank has a shard of A's rows, and its own B.
 
 Tensor parallelism by sequence begins every block so. A has to be gathered; how much of that a
 product hides is the question:
@@ -14,8 +14,8 @@ product hides is the question:
 
 `copies` and `kernel` have A in symmetric memory, each rank's shard in its place, so that nothing
 is copied within a rank; the others' rows are fetched from rank r + 1 on, then r + 2, so that no
-rank is read by two at a time. There are two such rooms which take turns: a call begins with a
-barrier, after which every shard is ready, and whoever has come to the barrier of call c + 1 has
+rank is read by two at a time. There are two such buffers which take turns: a call begins with a
+barrier, after which every shard is ready, and a rank that has come to the barrier of call c + 1 has
 read all of call c; what was read there may be overwritten for c + 2. Torch's operator takes any
 tensor, and copies the shard to symmetric memory.
 
@@ -36,7 +36,7 @@ import torch.distributed as dist
 
 from gpupack_workloads.collectives.methods import world
 from gpupack_workloads.distributed.rank import Rank
-from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import BadArgument, WrongResult
 from gpupack_workloads.kernels.gemm.launch import Arrivals, multiply_arriving
 from gpupack_workloads.reference.agreement import (
@@ -57,7 +57,7 @@ from gpupack_workloads.symmetric_memory.options import (
     ROWS,
     SymmetricMemoryOptions,
 )
-from gpupack_workloads.symmetric_memory.rooms import Host, Room
+from gpupack_workloads.symmetric_memory.shared_buffers import Host, SharedBuffer
 from gpupack_workloads.timing import seconds_per_call
 
 logger = logging.getLogger(__name__)
@@ -66,28 +66,28 @@ Row = dict[str, Scalar]
 
 RIVAL, ALONE = "nccl", "alone"
 OURS = ("copies", "kernel")
-ROOMS = 2
+BUFFERS = 2
 SIMULATED_ROWS, SIMULATED_DEPTH, SIMULATED_COLUMNS = (64, 192), 32, 96
 # Rows of C that are checked at once: what that takes in 64 bits is a few GiB at the most.
 CHECKED_ROWS = 2048
 TURNS = {"cuda": 7, "cpu": 1}
 WARM_UP = {"cuda": 3, "cpu": 1}
 TURN_OPERATIONS = 4e12
-MAX_REPEATS, LEAST_REPEATS = 20, 4
+MAX_REPEATS, MIN_REPEATS = 20, 4
 HEAD_START_MS = 8
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One product.
+    """A product and its shards.
 
     Attributes:
-        rows: of all of A; a multiple of the ranks.
+        rows: number of rows of all of A; a multiple of the ranks.
         depth: columns of A.
-        columns: of this rank's B.
-        dtype: of all three matrices.
+        columns: number of columns of this rank's B.
+        dtype: type of all three matrices.
         rank: whose B it is, and where it is computed.
-        seed: of A and all B.
+        seed: seed of A and all B.
     """
 
     rows: int
@@ -139,7 +139,7 @@ class Gathering(Protocol):
 
 
 class Gathered:
-    """An all-gather, then a product."""
+    """All-gather, then one product."""
 
     def __init__(self, problem: Problem, b: torch.Tensor) -> None:
         self._shard, self._b = problem.shard(problem.rank.index), b
@@ -152,13 +152,13 @@ class Gathered:
         torch.mm(self._a, self._b, out=self.result)
 
     def spoil(self) -> None:
-        """Nothing of A and C stays."""
+        """Overwrite A and C."""
         self._a.fill_(torch.nan)
         self.result.fill_(torch.nan)
 
 
 class Alone:
-    """The product, with all of A there."""
+    """Product alone, with all of A there."""
 
     def __init__(self, problem: Problem, b: torch.Tensor) -> None:
         self._b = b
@@ -170,50 +170,52 @@ class Alone:
         torch.mm(self._a, self._b, out=self.result)
 
     def spoil(self) -> None:
-        """C goes."""
+        """Overwrite C."""
         self.result.fill_(torch.nan)
 
 
 class Fetched:
-    """Ways that fetch others' shards out of their memory, beside the product.
+    """Ways that fetch others' shards out of their memory, during the product.
 
     Args:
         problem: which product.
         b: this rank's.
         host: where shards lie.
-        rooms: for all of A, on every rank; shared by such ways, which must not run at a time.
+        buffers: for all of A, on every rank; shared by such ways, which must not run at a time.
     """
 
-    def __init__(self, problem: Problem, b: torch.Tensor, host: Host, rooms: list[Room]) -> None:
-        self._problem, self._b, self._rooms = problem, b, rooms
+    def __init__(
+        self, problem: Problem, b: torch.Tensor, host: Host, buffers: list[SharedBuffer]
+    ) -> None:
+        self._problem, self._b, self._buffers = problem, b, buffers
         self._side, self._calls = host.side(), 0
         self.result = b.new_empty((problem.rows, problem.columns))
 
     def spoil(self) -> None:
-        """Others' rows and C go; ours are what others read."""
-        for room in self._rooms:
-            for rank, shard in enumerate(self._shards(room.parts[self._problem.rank.index])):
+        """Overwrite C and the rows of others; others read our rows."""
+        for buffer in self._buffers:
+            for rank, shard in enumerate(self._shards(buffer.parts[self._problem.rank.index])):
                 if rank != self._problem.rank.index:
                     shard.fill_(torch.nan)
         self.result.fill_(torch.nan)
 
-    def _begin(self) -> Room:
-        """Wait until every rank's shard is ready; return the room whose turn it is."""
-        room = self._rooms[self._calls % ROOMS]
+    def _begin(self) -> SharedBuffer:
+        """Wait until every rank's shard is ready; return the buffer whose turn it is."""
+        buffer = self._buffers[self._calls % BUFFERS]
         self._calls += 1
-        room.signals.barrier()
+        buffer.signals.barrier()
         self._side.begin()
-        return room
+        return buffer
 
     def _sources(self) -> Iterator[int]:
         """Return the other ranks in the order in which we fetch from them."""
         index, ranks = self._problem.rank.index, self._problem.rank.ranks
         return ((index + step) % ranks for step in range(1, ranks))
 
-    def _fetch(self, room: Room, source: int) -> Callable[[], object]:
+    def _fetch(self, buffer: SharedBuffer, source: int) -> Callable[[], object]:
         """Put the copy of a shard into the queue; return what waits for it."""
-        mine = self._shards(room.parts[self._problem.rank.index])
-        return self._side.copy(mine[source], self._shards(room.parts[source])[source])
+        mine = self._shards(buffer.parts[self._problem.rank.index])
+        return self._side.copy(mine[source], self._shards(buffer.parts[source])[source])
 
     def _shards(self, whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
         shards: tuple[torch.Tensor, ...] = whole.split(self._problem.shard_rows)
@@ -225,9 +227,9 @@ class Copies(Fetched):
 
     def __call__(self) -> None:
         """Fetch all, multiply each as it comes."""
-        room, own = self._begin(), self._problem.rank.index
-        coming = {source: self._fetch(room, source) for source in self._sources()}
-        shards, parts = self._shards(room.parts[own]), self._shards(self.result)
+        buffer, own = self._begin(), self._problem.rank.index
+        coming = {source: self._fetch(buffer, source) for source in self._sources()}
+        shards, parts = self._shards(buffer.parts[own]), self._shards(self.result)
         torch.mm(shards[own], self._b, out=parts[own])
         for source, wait in coming.items():
             wait()
@@ -236,43 +238,45 @@ class Copies(Fetched):
 
 
 class OneKernel(Fetched):
-    """One product that waits for flags."""
+    """One kernel that waits for flags."""
 
-    def __init__(self, problem: Problem, b: torch.Tensor, host: Host, rooms: list[Room]) -> None:
-        super().__init__(problem, b, host, rooms)
+    def __init__(
+        self, problem: Problem, b: torch.Tensor, host: Host, buffers: list[SharedBuffer]
+    ) -> None:
+        super().__init__(problem, b, host, buffers)
         ranks, own = problem.rank.ranks, problem.rank.index
         self._flags = torch.zeros(ranks, dtype=torch.int32, device=b.device)
         self._only_own = torch.arange(ranks, device=b.device).eq(own).to(torch.int32)
         self._arrivals = Arrivals(self._flags, problem.shard_rows, own)
 
     def __call__(self) -> None:
-        """Fetch all, with flags; multiply meanwhile."""
+        """Fetch all, with flags, and multiply at the same time."""
         # Before the copies may begin: they set flags.
         self._flags.copy_(self._only_own)
-        room, own = self._begin(), self._problem.rank.index
+        buffer, own = self._begin(), self._problem.rank.index
         for source in self._sources():
-            self._fetch(room, source)
+            self._fetch(buffer, source)
             self._side.mark(self._flags, source)
-        multiply_arriving(room.parts[own], self._b, self.result, self._arrivals)
+        multiply_arriving(buffer.parts[own], self._b, self.result, self._arrivals)
         self._side.end()
 
 
 class TorchFused:
-    """Torch's operator."""
+    """Torch's fused operator."""
 
     def __init__(self, problem: Problem, b: torch.Tensor) -> None:
         self._shard, self._b = problem.shard(problem.rank.index), b
         self.result = torch.empty(0, dtype=b.dtype, device=b.device)
 
     def __call__(self) -> None:
-        """Call it; torch allocates C anew."""
+        """Call it; torch allocates a new C."""
         del self.result
         fused: Any = torch.ops.symm_mem.fused_all_gather_matmul
         # Asked for A, too, it never takes the way by multicast, which stays off.
         _, (self.result,) = fused(self._shard, [self._b], 0, world().group_name, return_A=True)
 
     def spoil(self) -> None:
-        """C goes; the next one takes its memory."""
+        """Overwrite C; the next one gets its memory."""
         self.result.fill_(torch.nan)
 
 
@@ -315,7 +319,7 @@ def needed_bytes(problems: list[Problem]) -> int:
     a, c = largest.rows * largest.depth, largest.rows * largest.columns
     b = largest.columns * largest.depth
     checked = 8 * CHECKED_ROWS * (2 * largest.depth + 6 * largest.columns) + 16 * b
-    # A: two rooms, gathered by NCCL, whole, gathered by torch, and shards; C of five ways.
+    # A: two buffers, gathered by NCCL, whole, gathered by torch, and shards; C of five ways.
     return element * (6 * a + 5 * c + b) + checked
 
 
@@ -327,9 +331,9 @@ def measure(host: Host, problems: list[Problem]) -> tuple[list[Row], Agreement]:
     """
     rows, agreements = [], []
     largest, rank = problems[-1], problems[-1].rank
-    rooms = [host.room((largest.rows, largest.depth), largest.dtype) for _ in range(ROOMS)]
+    buffers = [host.allocate((largest.rows, largest.depth), largest.dtype) for _ in range(BUFFERS)]
     for problem in problems:
-        row, agreement = measure_one(problem, host, rooms)
+        row, agreement = measure_one(problem, host, buffers)
         rows.append(row)
         agreements.append(agreement)
         if rank.index == 0:
@@ -337,9 +341,9 @@ def measure(host: Host, problems: list[Problem]) -> tuple[list[Row], Agreement]:
     return rows, closest(agreements)
 
 
-def measure_one(problem: Problem, host: Host, rooms: list[Room]) -> tuple[Row, Agreement]:
+def measure_one(problem: Problem, host: Host, buffers: list[SharedBuffer]) -> tuple[Row, Agreement]:
     """Check every way, time them in turns, and check what the last turn left."""
-    ways = ways_of(problem, host, rooms)
+    ways = ways_of(problem, host, buffers)
     found = []
     for name, way in ways.items():
         spoil(way, problem.rank)
@@ -352,13 +356,13 @@ def measure_one(problem: Problem, host: Host, rooms: list[Room]) -> tuple[Row, A
     return row_of(problem, seconds, agreement), agreement
 
 
-def ways_of(problem: Problem, host: Host, rooms: list[Room]) -> dict[str, Gathering]:
+def ways_of(problem: Problem, host: Host, buffers: list[SharedBuffer]) -> dict[str, Gathering]:
     """Return every way that is there; all ranks must call this together."""
     own = problem.rank.index
     b = problem.weight().T
-    parts = [first_rows(room, problem.rows) for room in rooms]
-    for room in parts:
-        room.parts[own].split(problem.shard_rows)[own].copy_(problem.shard(own))
+    parts = [first_rows(buffer, problem.rows) for buffer in buffers]
+    for buffer in parts:
+        buffer.parts[own].split(problem.shard_rows)[own].copy_(problem.shard(own))
     ways: dict[str, Gathering] = {
         RIVAL: Gathered(problem, b),
         "copies": Copies(problem, b, host, parts),
@@ -369,9 +373,9 @@ def ways_of(problem: Problem, host: Host, rooms: list[Room]) -> dict[str, Gather
     return ways | {ALONE: Alone(problem, b)}
 
 
-def first_rows(room: Room, rows: int) -> Room:
-    """Return the beginning of a room."""
-    return Room([part[:rows] for part in room.parts], room.signals)
+def first_rows(buffer: SharedBuffer, rows: int) -> SharedBuffer:
+    """Return the beginning of a buffer."""
+    return SharedBuffer([part[:rows] for part in buffer.parts], buffer.signals)
 
 
 def spoil(way: Gathering, rank: Rank) -> None:
@@ -387,10 +391,10 @@ def timed(ways: dict[str, Gathering], problem: Problem) -> dict[str, float]:
     repeats = 1
     if kind == "cuda":
         wanted = round(TURN_OPERATIONS / problem.operations)
-        repeats = max(LEAST_REPEATS, min(MAX_REPEATS, wanted))
+        repeats = max(MIN_REPEATS, min(MAX_REPEATS, wanted))
     own: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(TURNS[kind]):
-        # Every other turn goes backwards, so that nobody always follows the same rival.
+        # Every other turn goes backwards, so that no rival always follows the same one.
         for name in list(ways)[:: -1 if number % 2 else 1]:
             spoil(ways[name], rank)
             own[name].append(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same puts and gets by NVSHMEM, where its Python package (nvshmem4py) is.
+"""The same puts and gets by NVSHMEM, if its Python package (nvshmem4py) is installed.
 
     nvshmem put    put_signal_on_stream to the next rank, signal_wait_until_on_stream for the one
                    before
@@ -44,7 +44,7 @@ START_SECONDS = 60
 RUN_SECONDS = 100
 BATCHES = 5
 BATCH_BYTES = 2**31
-MAX_REPEATS, LEAST_REPEATS, WARM_UP = 40, 3, 2
+MAX_REPEATS, MIN_REPEATS, WARM_UP = 40, 3, 2
 HEAD_START_MS = 6
 HEAP_SLACK = 2**28
 LONGEST_REASON = 160
@@ -52,14 +52,14 @@ WRONG = "wrong bytes"
 
 
 class Place(NamedTuple):
-    """What a processing element is told.
+    """Settings of a processing element.
 
     Attributes:
         rank: ours.
         ranks: how many there are.
         device: the GPU's number.
         sizes: in bytes.
-        seed: of rank 0's bytes; rank r has r more.
+        seed: seed of rank 0's bytes; rank r has r more.
     """
 
     rank: int
@@ -70,7 +70,7 @@ class Place(NamedTuple):
 
 
 def missing(rank: Rank) -> str | None:
-    """Return why NVSHMEM cannot be used, as far as that can be told without it."""
+    """Return why NVSHMEM cannot be used, as far as that is known without it."""
     if rank.device.simulated:
         return "NVSHMEM needs GPUs"
     try:
@@ -93,7 +93,7 @@ def measure(rank: Rank, sizes: list[int], seed: int) -> tuple[list[Row], str]:
         return [], reason
     place = Place(rank.index, rank.ranks, rank.device.torch.index, sizes, seed)
     with element(place) as line:
-        seconds, reason = asked(line, rank)
+        seconds, reason = run_element(line, rank)
     if reason and reason.startswith(WRONG):
         raise WrongResult(reason)
     if reason:
@@ -123,13 +123,13 @@ def slowest(own: list[float], rank: Rank) -> float:
 
 
 def agreed(reason: str | None) -> str | None:
-    """Return the gravest reason of all ranks', if any; all ranks must call this together."""
+    """Return the first_reason reason of all ranks', if any; all ranks must call this together."""
     reasons: list[str | None] = [None] * dist.get_world_size()
     dist.all_gather_object(reasons, reason)
-    return gravest(reasons)
+    return first_reason(reasons)
 
 
-def gravest(reasons: Sequence[str | None]) -> str | None:
+def first_reason(reasons: Sequence[str | None]) -> str | None:
     """Return wrong bytes before anything else, and then the first reason.
 
     The processes of other ranks wait for the one that found wrong bytes, and say nothing.
@@ -138,9 +138,9 @@ def gravest(reasons: Sequence[str | None]) -> str | None:
     return next((reason for reason in given if reason.startswith(WRONG)), next(iter(given), None))
 
 
-def asked(line: Connection, rank: Rank) -> tuple[Seconds, str | None]:
+def run_element(line: Connection, rank: Rank) -> tuple[Seconds, str | None]:
     """Have the process meet the others and measure; return its times, or why there are none."""
-    number, reason = heard(line, START_SECONDS)
+    number, reason = receive_reply(line, START_SECONDS)
     reason = agreed(reason)
     if reason:
         return {}, reason
@@ -148,14 +148,14 @@ def asked(line: Connection, rank: Rank) -> tuple[Seconds, str | None]:
     dist.broadcast_object_list(numbers, src=0)
     with contextlib.suppress(OSError):
         line.send(numbers[0])
-    seconds, reason = heard(line, RUN_SECONDS)
+    seconds, reason = receive_reply(line, RUN_SECONDS)
     reason = agreed(reason)
     if rank.index == 0:
         logger.info("NVSHMEM: %s", reason or "done")
     return seconds or {}, reason
 
 
-def heard(line: Connection, seconds: float) -> tuple[Any, str | None]:
+def receive_reply(line: Connection, seconds: float) -> tuple[Any, str | None]:
     """Return what the process says, or why it does not."""
     try:
         if not line.poll(seconds):
@@ -168,7 +168,7 @@ def heard(line: Connection, seconds: float) -> tuple[Any, str | None]:
 
 @contextlib.contextmanager
 def element(place: Place) -> Any:
-    """Start a processing element; it is gone when the context is left."""
+    """Start a processing element; it ends with the context."""
     spawn = multiprocessing.get_context("spawn")
     line, far_end = spawn.Pipe()
     process = spawn.Process(target=serve, args=(place, far_end), name="nvshmem", daemon=True)
@@ -185,7 +185,7 @@ def element(place: Place) -> Any:
 
 
 def serve(place: Place, line: Connection) -> None:
-    """Be a processing element: meet, measure, check, tell."""
+    """Run a processing element: join the others, measure, check, report."""
     try:
         line.send((begun(place), None))
         number = line.recv()
@@ -208,8 +208,8 @@ def in_a_line(error: Exception) -> str:
 
 def begun(place: Place) -> bytes:
     """Choose the GPU; return the unique number, of rank 0."""
-    room = 2 * max(place.sizes) + HEAP_SLACK
-    os.environ.setdefault("NVSHMEM_SYMMETRIC_SIZE", str(room))
+    heap_bytes = 2 * max(place.sizes) + HEAP_SLACK
+    os.environ.setdefault("NVSHMEM_SYMMETRIC_SIZE", str(heap_bytes))
     os.environ.setdefault("NVSHMEM_REMOTE_TRANSPORT", "none")
     torch.cuda.set_device(place.device)
     torch.cuda.synchronize()
@@ -219,7 +219,7 @@ def begun(place: Place) -> bytes:
 
 
 def measured(place: Place, number: bytes) -> Seconds:
-    """Meet the others, measure and check every size."""
+    """Join the others, measure and check every size."""
     core = importlib.import_module("nvshmem.core")
     cuda_core = importlib.import_module("cuda.core")
     device_type = getattr(cuda_core, "Device", None)
@@ -245,7 +245,7 @@ def measured(place: Place, number: bytes) -> Seconds:
 
 
 class OnStream:
-    """Torch's current stream, as the package asks for one."""
+    """Torch's current stream in the form that the package requires."""
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """Return version and handle."""
@@ -298,7 +298,7 @@ def batch(
     return seconds_per_call(
         work,
         device=inbox.device,
-        repeats=max(LEAST_REPEATS, min(MAX_REPEATS, BATCH_BYTES // size)),
+        repeats=max(MIN_REPEATS, min(MAX_REPEATS, BATCH_BYTES // size)),
         warm_up=WARM_UP,
         head_start_ms=HEAD_START_MS,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts and gets round a ring of ranks, beside NCCL's send and receive.
+"""Puts and gets round a ring of ranks, against NCCL's send and receive.
 
 Every rank puts to the next one, or gets from it, so that both directions of every link are busy:
 
@@ -10,11 +10,11 @@ Every rank puts to the next one, or gets from it, so that both directions of eve
     copy get       a copy by the copy engine out of it
     send-recv      NCCL (gloo) sends to the next and receives from the one before
 
-A put has arrived when it ends. A get takes what is there: nobody says that it is ready, and nobody
+A put has arrived when it ends. A get takes what is there: no rank says that it is ready, and none
 that it was read.
 
 Bytes depend on their place and rank. Every byte that arrived in the last timed batch is compared,
-and MARGIN bytes behind it, which nobody may have written.
+and MARGIN bytes behind it, which must be unchanged.
 """
 
 import logging
@@ -28,7 +28,7 @@ import torch.distributed as dist
 
 from gpupack_workloads.bandwidth import algorithm_gb_per_s
 from gpupack_workloads.distributed.rank import Rank
-from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import WrongResult
 from gpupack_workloads.kernels.peer.launch import PUT_PROGRAMS, Puts
 from gpupack_workloads.kernels.peer.launch import copy as copy_by_kernel
@@ -36,7 +36,7 @@ from gpupack_workloads.p2p.copies import MISSING
 from gpupack_workloads.p2p.pattern import count_wrong, write
 from gpupack_workloads.results import Scalar
 from gpupack_workloads.symmetric_memory.options import SEND_RECV, SMALLEST_BYTES
-from gpupack_workloads.symmetric_memory.rooms import Host, Room
+from gpupack_workloads.symmetric_memory.shared_buffers import Host, SharedBuffer
 from gpupack_workloads.timing import seconds_per_call
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ BATCHES = {"cuda": 7, "cpu": 3}
 # A batch lasts long enough for the ranks' unequal starts not to count.
 BATCH_BYTES = 2**31
 MAX_REPEATS = {"cuda": 40, "cpu": 2}
-LEAST_REPEATS = 3
+MIN_REPEATS = 3
 WARM_UP = 2
 # While a GPU waits so long, everything of a batch is launched: what is timed is the GPU's time.
 HEAD_START_MS = 6
@@ -58,7 +58,7 @@ HEAD_START_MS = 6
 
 @dataclass(frozen=True)
 class Way:
-    """How bytes come from another rank's memory to ours.
+    """A way to transfer bytes from another rank's memory to ours.
 
     Attributes:
         start: moves so many words.
@@ -109,8 +109,8 @@ def ways_of(host: Host, rank: Rank, largest: int, seed: int) -> dict[str, Way]:
     device = rank.device.torch
     words = (largest + MARGIN) // WORD
     after, before = (rank.index + 1) % rank.ranks, (rank.index - 1) % rank.ranks
-    outbox, inbox = (host.room((words,), torch.int64) for _ in range(2))
-    signals = host.room((PUT_PROGRAMS,), torch.int32)
+    outbox, inbox = (host.allocate((words,), torch.int64) for _ in range(2))
+    signals = host.allocate((PUT_PROGRAMS,), torch.int32)
     local = torch.zeros(words, dtype=torch.int64, device=device)
     mine = outbox.parts[rank.index]
     write(mine.view(torch.uint8), seed_of(seed, rank.index))
@@ -139,10 +139,10 @@ def ways_of(host: Host, rank: Rank, largest: int, seed: int) -> dict[str, Way]:
     }
 
 
-def signalled(room: Room, after: int, before: int) -> None:
-    """Tell the next rank that it has ours, and wait for the word of the one before."""
-    room.signals.put_signal(after)
-    room.signals.wait_signal(before)
+def signalled(buffer: SharedBuffer, after: int, before: int) -> None:
+    """Signal the next rank that our data are there, and wait for the signal of the one before."""
+    buffer.signals.put_signal(after)
+    buffer.signals.wait_signal(before)
 
 
 def send_and_receive(mine: torch.Tensor, local: torch.Tensor, rank: Rank, count: int) -> None:
@@ -177,7 +177,7 @@ def measure_one(name: str, way: Way, size: int, rank: Rank, seed: int) -> Row:
     """Time one way at one size, and check what the last batch left."""
     device, count = rank.device.torch, size // WORD
     kind = device.type
-    repeats = max(LEAST_REPEATS, min(MAX_REPEATS[kind], BATCH_BYTES // size))
+    repeats = max(MIN_REPEATS, min(MAX_REPEATS[kind], BATCH_BYTES // size))
     own = []
     for _ in range(BATCHES[kind]):
         way.arrived.view(torch.uint8)[: size + MARGIN].fill_(MISSING)

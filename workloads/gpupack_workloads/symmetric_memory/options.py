@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line asks of `symmetric-memory`."""
+"""Options of `symmetric-memory`."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from gpupack_workloads.settings import Options
 
 PARTS = ("one-sided", "matmul", "nvshmem")
 SEND_RECV = "send-recv"
-"""The way beside which the others are told."""
+"""The way with which the others are compared."""
 DTYPES = ("bfloat16", "float16")
 SMALLEST_BYTES = 8
 LARGEST_BYTES = 16 * 2**30
@@ -22,10 +22,10 @@ class SymmetricMemoryOptions(Options):
 
     Attributes:
         parts: what to do, of PARTS.
-        rows: of the gathered matrix, all ranks' together; each is tried.
+        rows: numbers of rows of the gathered matrix, all ranks' together; each is tried.
         depth: its columns, which the product sums over.
-        columns: of the product, all ranks' together.
-        dtype: of the product on GPUs, of DTYPES.
+        columns: number of columns of the product, all ranks' together.
+        dtype: type of the product on GPUs, of DTYPES.
     """
 
     parts: tuple[str, ...] = PARTS

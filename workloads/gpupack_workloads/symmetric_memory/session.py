@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each process of `symmetric-memory` does, and the result."""
+"""Work of each process of `symmetric-memory`, and the result."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,16 +9,16 @@ import torch.distributed as dist
 
 from gpupack_workloads.devices import describe, memory_errors
 from gpupack_workloads.distributed.launch import launch
+from gpupack_workloads.distributed.memory_check import require_memory_on_all_ranks
 from gpupack_workloads.distributed.rank import Rank, group
-from gpupack_workloads.distributed.room import require_room
-from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import BadArgument, WorkloadError
 from gpupack_workloads.reference.agreement import Agreement
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.settings import Gang
 from gpupack_workloads.symmetric_memory import nvshmem
 from gpupack_workloads.symmetric_memory.options import SEND_RECV, SymmetricMemoryOptions
-from gpupack_workloads.symmetric_memory.rooms import Host, host_of
+from gpupack_workloads.symmetric_memory.shared_buffers import Host, host_of
 
 Row = dict[str, Scalar]
 
@@ -31,11 +31,11 @@ def start(options: SymmetricMemoryOptions, gang: Gang) -> Result:
 
     Raises:
         BadArgument: the gang has several workers, sizes do not fit its ranks, or NVSHMEM alone was
-            asked for and is not there.
+            requested and is not there.
         NoSuchDevice: there is one GPU, or they do not reach one another.
         OutOfMemory: the buffers do not fit.
         WrongResult: what arrived, or a product, is wrong.
-        WorkloadError: NVSHMEM alone was asked for, and has failed.
+        WorkloadError: only NVSHMEM was requested, and it failed.
     """
     if gang.processes is None and gang.workers == 1 and not torch.cuda.is_available():
         gang = replace(gang, processes=SIMULATED_RANKS)
@@ -43,7 +43,7 @@ def start(options: SymmetricMemoryOptions, gang: Gang) -> Result:
 
 
 def measure(options: SymmetricMemoryOptions, backend: str) -> Result:
-    """Do every part that was asked for."""
+    """Run every requested part."""
     with group(backend, require_gpu=options.require_gpu) as rank:
         # Sums of parts in 16 bits would be further off than one rounding.
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
@@ -53,7 +53,7 @@ def measure(options: SymmetricMemoryOptions, backend: str) -> Result:
         host = host_of(rank)
         size = options.size or DEFAULT_BYTES[rank.device.torch.type]
         rows: list[Row] = []
-        agreement, reason = None, "not asked for"
+        agreement, reason = None, "not requested"
         if "one-sided" in options.parts:
             rows += one_sided_rows(host, rank, size, options.seed)
         if "matmul" in options.parts:
@@ -63,7 +63,7 @@ def measure(options: SymmetricMemoryOptions, backend: str) -> Result:
             found, reason = nvshmem_rows(rank, size, options.seed)
             rows += found
         if not rows:
-            raise WorkloadError(f"--part nvshmem is all that was asked for, and {reason}")
+            raise WorkloadError(f"--part nvshmem was requested, and {reason}")
         dist.barrier()
         return summarise(rows, rank, agreement=agreement, reason=reason)
 
@@ -75,7 +75,7 @@ def require_nvshmem(rank: Rank) -> None:
         BadArgument: it is not.
     """
     if reason := nvshmem.agreed(nvshmem.missing(rank)):
-        raise BadArgument(f"--part nvshmem is all that was asked for, and {reason}")
+        raise BadArgument(f"--part nvshmem was requested, and {reason}")
 
 
 def one_sided_rows(host: Host, rank: Rank, size: int, seed: int) -> list[Row]:
@@ -83,7 +83,7 @@ def one_sided_rows(host: Host, rank: Rank, size: int, seed: int) -> list[Row]:
     from gpupack_workloads.symmetric_memory import one_sided  # noqa: PLC0415  imports Triton
 
     doing = f"puts and gets of {size} bytes"
-    require_room(one_sided.needed_bytes(size), rank.device, doing=doing)
+    require_memory_on_all_ranks(one_sided.needed_bytes(size), rank.device, doing=doing)
     with memory_errors(doing):
         return one_sided.measure(host, rank, size, seed)
 
@@ -93,7 +93,7 @@ def nvshmem_rows(rank: Rank, size: int, seed: int) -> tuple[list[Row], str]:
     from gpupack_workloads.symmetric_memory import one_sided  # noqa: PLC0415  imports Triton
 
     if not rank.device.simulated:
-        # The process beside this one takes its memory from the same GPU.
+        # The second process takes its memory from the same GPU.
         torch.cuda.empty_cache()
     return nvshmem.measure(rank, one_sided.sizes(size), seed)
 
@@ -109,7 +109,9 @@ def matmul_rows(
         problems = gathered.problems_of(options, rank)
     doing = f"a product of {problems[-1].rows} rows"
     needed = gathered.needed_bytes(problems)
-    require_room(needed, rank.device, doing=doing, smaller="--rows, --depth or --columns")
+    require_memory_on_all_ranks(
+        needed, rank.device, doing=doing, smaller="--rows, --depth or --columns"
+    )
     with memory_errors(doing):
         return gathered.measure(host, problems)
 
@@ -162,7 +164,7 @@ def product_metrics(rows: Sequence[Row]) -> Row:
 
 
 def put_metrics(rows: Sequence[Row], *, simulated: bool) -> Row:
-    """Return bandwidth at the largest size, beside send and receive, and time at the smallest."""
+    """Return the largest size's bandwidth relative to send and receive, and the smallest's time."""
     by_way = {
         way: [row for row in rows if row["way"] == way]
         for way in dict.fromkeys(str(row["way"]) for row in rows)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `tensorflow` can be told, and what it does then."""
+"""Options of `tensorflow`, and what they lead to."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ MAX_IMAGES = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class TensorFlowOptions(Options):
-    """Arguments; None takes what suits the device.
+    """Arguments; None: defaults for the device.
 
     Attributes:
-        shape: whose shape the made-up images have.
+        shape: data set whose shape the made-up images have.
         images: to learn from, over all workers.
         epochs: how often all images are learnt from.
         batch_size: images per step and replica.
@@ -53,7 +53,7 @@ class Plan:
 
 
 def plan_for(options: TensorFlowOptions, *, simulated: bool) -> Plan:
-    """Fill in what suits GPUs, or a CPU that stands in for one."""
+    """Return the options with defaults for GPUs, or for a CPU."""
     return Plan(
         shape=options.shape,
         epochs=options.epochs or (4 if simulated else 8),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training has come to, whether it is verified, and the result that says so."""
+"""Outcome of a training: whether it is verified, and the result."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,14 +29,14 @@ class Epoch:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a training has come to.
+    """Outcome of a training.
 
     Attributes:
         gradient_error: of the replicas' sum, before anything was learnt.
-        epochs: of the training.
+        epochs: epochs of the training.
         accuracy: on images that were not learnt from.
         different_weights: replicas that have others than the first one.
-        peak_mib: of tensors, of the GPU that had most; None: there is no GPU.
+        peak_mib: MiB of tensors, of the GPU that had most; None: there is no GPU.
     """
 
     gradient_error: float
@@ -106,7 +106,7 @@ def summarise(
 
 
 def numbers(metrics: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Return metrics without those that are no number or infinite: JSON has no word for them."""
+    """Return metrics without NaN and infinities, which JSON cannot represent."""
     return {
         name: value
         for name, value in metrics.items()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All replicas of all workers: whether they are one training.
+"""Checks that all replicas of all workers are one training.
 
 gradients   summed by the strategy over all replicas, against one device's of all their images
 weights     of every replica, by a checksum that all of them compare
@@ -63,10 +63,10 @@ def different_weights(strategy: Any, model: Any) -> int:
     """Return how many replicas of all workers have other weights than the first."""
     mine = checksums(strategy, model)
 
-    def told(context: Any) -> Any:
+    def own_value(context: Any) -> Any:
         return tf.constant([mine[context.replica_id_in_sync_group % len(mine)]])
 
-    values = strategy.experimental_distribute_values_from_function(told)
+    values = strategy.experimental_distribute_values_from_function(own_value)
     gathered = tf.function(lambda each: strategy.gather(each, axis=0))(values).numpy()
     return int((gathered != gathered[0]).sum())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One worker's part: everything in turn, then what it reports.
+"""Runs one worker's part, and reports.
 
 Imported in the process that computes alone, when its environment is set: it imports TensorFlow.
 """
@@ -55,7 +55,7 @@ def measure(options: TensorFlowOptions, setup: Setup, met: Callable[[], None]) -
     """Train over all workers, and check.
 
     Args:
-        options: what was asked for.
+        options: options of the command line.
         setup: what is applied to this process; its environment is set.
         met: called when all workers are there.
 
@@ -157,7 +157,7 @@ def _about(setup: Setup, gpus: Sequence[Any]) -> dict[str, Scalar]:
     return {
         "workers": setup.workers,
         "worker": setup.index,
-        "memory_growth": setup.asked.allow_growth,
+        "memory_growth": setup.requested.allow_growth,
         "memory_limit_mib": setup.memory_limit_mib,
         "device": names[0] if gpus else f"CPU {platform.machine()}",
         "devices": os.environ.get("GPUPACK_DEVICES", ""),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker sets for TensorFlow, by its arguments and by what gpupack says of its container.
+"""Settings of TensorFlow, from the arguments and from gpupack's environment of the container.
 
 The settings are those of the Python API (`gpupack.process_setup`), as programs of users have them.
 """
@@ -27,22 +27,22 @@ MEMORY = "GPUPACK_DEVICE_MEMORY_MIB"
 MAX_DIGITS = 12
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
-"""Errors alone: warnings tell of CPUs without some instruction and of libraries loaded twice."""
+"""Only errors are logged: warnings are about missing CPU instructions and duplicate libraries."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What a process applies before it computes.
+    """Settings that a process applies before it computes.
 
     Attributes:
-        asked: without the GPUs, which TensorFlow counts.
-        given: GPUs that the container was given, simulated ones too; 0: nobody has told.
-        memory_mib: of each GPU, or of the share of it; 0: nobody has told.
+        requested: without the GPUs, which TensorFlow counts.
+        given: GPUs that the container was given, simulated ones too; 0: not known.
+        memory_mib: MiB of each GPU, or of the share of it; 0: not known.
         fraction: of that, for TensorFlow; None: no limit.
         collectives: between workers, of tf.distribute's CommunicationImplementation.
     """
 
-    asked: TensorFlowSetup
+    requested: TensorFlowSetup
     given: int = 0
     memory_mib: int = 0
     fraction: float | None = None
@@ -52,25 +52,25 @@ class Setup:
     def environment(self) -> dict[str, str]:
         """To be set before TensorFlow is imported.
 
-        Which GPUs there are the container says, or whoever starts this: CUDA_VISIBLE_DEVICES stays.
+        CUDA_VISIBLE_DEVICES stays, because the container or the caller chooses the GPUs.
         """
-        told = self.settings(0).environment
-        return QUIET | {name: value for name, value in told.items() if name.startswith("TF_")}
+        settings = self.settings(0).environment
+        return QUIET | {name: value for name, value in settings.items() if name.startswith("TF_")}
 
     @property
     def workers(self) -> int:
         """How many there are."""
-        return max(len(self.asked.workers), 1)
+        return max(len(self.requested.workers), 1)
 
     @property
     def index(self) -> int:
         """Which of the workers this is."""
-        return self.asked.task_index
+        return self.requested.task_index
 
     @property
     def peers(self) -> tuple[str, ...]:
         """Host names of the other workers."""
-        hosts = [address.rpartition(":")[0] for address in self.asked.workers]
+        hosts = [address.rpartition(":")[0] for address in self.requested.workers]
         return tuple(host for index, host in enumerate(hosts) if index != self.index)
 
     @property
@@ -82,7 +82,7 @@ class Setup:
         """Return what to apply where TensorFlow sees so many GPUs."""
         devices = tuple(str(index) for index in range(gpus))
         setup = msgspec.structs.replace(
-            self.asked, devices=devices, gpu_memory_fraction=self.fraction
+            self.requested, devices=devices, gpu_memory_fraction=self.fraction
         )
         return tensorflow_settings(
             setup, tuple(Visible(each, memory_mib=self.memory_mib) for each in devices)
@@ -93,18 +93,18 @@ def setup_for(options: TensorFlowOptions, environ: Mapping[str, str]) -> Setup:
     """Work out what a worker sets.
 
     Raises:
-        BadArgument: TF_CONFIG or the gang's variables cannot be, or a part is asked for of memory
-            of which nobody has told how much it is.
+        BadArgument: TF_CONFIG or the gang's variables are not valid, or a fraction of memory is
+            requested whose size is not known.
     """
     try:
         place = place_of(environ)
-        asked = TensorFlowSetup(
+        requested = TensorFlowSetup(
             allow_growth=options.memory_growth,
             strategy="multi_worker" if place.workers else "mirrored",
             workers=place.workers,
             task_index=place.index,
         )
-        tensorflow_settings(asked)
+        tensorflow_settings(requested)
     except ConfigInvalid as error:
         raise BadArgument(str(error)) from error
     memory_mib, fraction = _memory_mib(environ), options.memory_fraction
@@ -116,7 +116,7 @@ def setup_for(options: TensorFlowOptions, environ: Mapping[str, str]) -> Setup:
     if fraction is None and environ.get("GPUPACK_DEVICE_ISOLATION", WHOLE) != WHOLE:
         fraction = SHARE_FRACTION
     return Setup(
-        asked=asked,
+        requested=requested,
         given=len([each for each in environ.get("GPUPACK_DEVICES", "").split(",") if each]),
         memory_mib=memory_mib,
         fraction=fraction if memory_mib else None,

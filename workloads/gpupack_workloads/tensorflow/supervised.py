@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow in a process of its own, under one that hears signals and knows deadlines.
+"""Runs TensorFlow in a child process; the parent handles signals and deadlines.
 
 While workers meet, TensorFlow holds Python's lock, for ever where one does not come, and from then
 on it catches SIGTERM itself and does nothing: neither a handler nor a thread of the same process
@@ -20,13 +20,13 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any, NoReturn
 
-from gpupack_workloads.distributed.rendezvous import Patience, wait_for_name
+from gpupack_workloads.distributed.rendezvous import WaitPolicy, wait_for_name
 from gpupack_workloads.errors import (
     PeersMissing,
     WorkloadError,
     WrongResult,
     error_of_status,
-    told_to_end,
+    termination_error,
 )
 from gpupack_workloads.results import Result
 from gpupack_workloads.tensorflow.options import TensorFlowOptions
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 MEETING_SECONDS = 300.0
 """From when TensorFlow was started, as torch's launcher is given."""
-FAREWELL_SECONDS = 5.0
+EXIT_SECONDS = 5.0
 """How long worker 0 stays when it is done: its process serves TensorFlow's coordination, without
 which others are aborted, who may be about to tell their results."""
 DIE_WITH_PARENT = 1
@@ -45,7 +45,7 @@ DIE_WITH_PARENT = 1
 
 @dataclass(frozen=True)
 class Failed:
-    """An error of the process, with what it reports all the same."""
+    """An error of the process, with its result if it has one."""
 
     status: int
     message: str
@@ -58,18 +58,18 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Met:
-    """All workers are there."""
+class WorkersMet:
+    """Message: all workers have joined."""
 
 
 @dataclass
 class Child:
-    """The process, and what it has said.
+    """The process and its messages.
 
     Attributes:
         process: that computes.
         said: where it speaks.
-        workers: of the gang.
+        workers: number of workers of the gang.
         end: when its workers have to have met, by the monotonic clock; None: they have.
     """
 
@@ -92,14 +92,14 @@ class Child:
                     f"{self.workers} workers did not meet within {MEETING_SECONDS:.0f} s"
                 )
             try:
-                told = self.said.recv()
+                message = self.said.recv()
             except EOFError:
                 self.process.join()
                 raise self._died(self.process.exitcode) from None
-            if isinstance(told, Result):
-                return told
-            if isinstance(told, Failed):
-                raise told.error()
+            if isinstance(message, Result):
+                return message
+            if isinstance(message, Failed):
+                raise message.error()
             self.end = None
 
     def _died(self, status: int) -> WorkloadError:
@@ -111,7 +111,7 @@ class Child:
 
 
 def run_supervised(options: TensorFlowOptions, setup: Setup) -> Result:
-    """Train in a process of its own.
+    """Train in a child process.
 
     Raises:
         Terminated, Cancelled: by a signal; the process is gone then, as it is after any error.
@@ -120,14 +120,14 @@ def run_supervised(options: TensorFlowOptions, setup: Setup) -> Result:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=work, args=(theirs, options, setup), daemon=True)
-    with _heeding_signals():
+    with _raising_on_signals():
         try:
             process.start()
             theirs.close()
             child = Child(process, ours, setup.workers, time.monotonic() + MEETING_SECONDS)
             result = child.outcome()
             if is_leader(setup):
-                process.join(FAREWELL_SECONDS)
+                process.join(EXIT_SECONDS)
             return result
         finally:
             if process.pid is not None:
@@ -140,7 +140,7 @@ def is_leader(setup: Setup) -> bool:
     return setup.workers > 1 and setup.index == 0
 
 
-def work(told: Connection, options: TensorFlowOptions, setup: Setup) -> None:
+def work(connection: Connection, options: TensorFlowOptions, setup: Setup) -> None:
     """Do everything; the process's own part."""
     _die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -152,24 +152,24 @@ def work(told: Connection, options: TensorFlowOptions, setup: Setup) -> None:
     os.environ.update(setup.environment)
     try:
         for peer in setup.peers:
-            wait_for_name(peer, Patience())
+            wait_for_name(peer, WaitPolicy())
         from gpupack_workloads.tensorflow.session import measure  # noqa: PLC0415 - TensorFlow
 
-        told.send(measure(options, setup, lambda: told.send(Met())))
+        connection.send(measure(options, setup, lambda: connection.send(WorkersMet())))
         if is_leader(setup):
-            time.sleep(FAREWELL_SECONDS)
+            time.sleep(EXIT_SECONDS)
     except WorkloadError as error:
-        told.send(Failed(error.exit_status, str(error), getattr(error, "result", None)))
+        connection.send(Failed(error.exit_status, str(error), getattr(error, "result", None)))
     except Exception as error:
         logger.exception("not expected")
-        told.send(Failed(WorkloadError.exit_status, f"{type(error).__name__}: {error}"))
+        connection.send(Failed(WorkloadError.exit_status, f"{type(error).__name__}: {error}"))
     finally:
-        told.close()
+        connection.close()
 
 
 @contextlib.contextmanager
-def _heeding_signals() -> Iterator[None]:
-    """Let a container's first process, which no signal ends by default, hear SIGTERM."""
+def _raising_on_signals() -> Iterator[None]:
+    """Raise on SIGTERM and SIGINT, which by default do not end a container's first process."""
     before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
@@ -180,9 +180,9 @@ def _heeding_signals() -> Iterator[None]:
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
     del frame
-    raise told_to_end(signal.Signals(number))
+    raise termination_error(signal.Signals(number))
 
 
 def _die_with_parent() -> None:
-    """Hold no GPU when nobody waits for the result any more."""
+    """End with the parent, so that no GPU is held when no process waits for the result."""
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One training over all replicas of all workers: each learns from its part of every epoch's images.
 
-A loop of its own, since Keras 3's `fit` does not take the batches of several workers.
+It is a custom loop, since Keras 3's `fit` does not take the batches of several workers.
 """
 
 import logging
@@ -76,7 +76,7 @@ class Training:
         return Epoch(loss=loss / steps, seconds=seconds, images=steps * self.global_batch)
 
     def _batches(self, images: Images, order: np.ndarray) -> Any:
-        """Every worker has all images, in the same order, and takes its own."""
+        """Yield this worker's batches; every worker has all images, in the same order."""
 
         def of_worker(context: Any) -> Any:
             mine = order[context.input_pipeline_id :: context.num_input_pipelines]

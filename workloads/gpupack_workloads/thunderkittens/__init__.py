@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GEMM and attention in ThunderKittens' tile C++, beside our Triton and Gluon kernels.
+"""GEMM and attention in ThunderKittens' tile C++, against our Triton and Gluon kernels.
 
     gemm.cu       C = A B, bfloat16
     attention.cu  attention forward, heads of 128, full and causal
     kernels       compiles them against ThunderKittens' headers, describes tensors, launches
-    session       checks, times beside Triton, Gluon, cuBLAS and cuDNN, and makes the result
+    session       checks, times against Triton, Gluon, cuBLAS and cuDNN, and makes the result
 
 ThunderKittens is not part of this project: its folder is named by TK_ROOT.
 Only `session` imports torch.
@@ -28,7 +28,7 @@ class ThunderKittensOptions(Options):
 
     Attributes:
         length: positions of the sequences; None takes what suits the device.
-        heads: of attention; None takes what suits the device.
+        heads: number of heads of attention; None takes what suits the device.
         compiler: nvcc or nvrtc; None takes nvcc where there is one.
     """
 

@@ -57,7 +57,7 @@ class TileGemm:
         return c
 
     def into(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
-        """Write A B to C; all lie row by row without gaps."""
+        """Write A B to C; all are contiguous and row-major."""
         tiles = -(-c.shape[0] // self._rows) * -(-c.shape[1] // self._columns)
         with device_of(c):
             self._kernels.launch(
@@ -92,7 +92,7 @@ class TileAttention:
         *,
         causal: bool,
     ) -> None:
-        """Write O; all lie without gaps."""
+        """Write O; all are contiguous."""
         batch, heads, rows, dimension = o.shape
         with device_of(o):
             self._kernels.launch(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels in ThunderKittens' tile C++: compiled, given their tensors, launched.
+"""Compiles, loads and launches the kernels in ThunderKittens' tile C++.
 
 ThunderKittens' headers alone are needed, and those of CUDA with its C++ library. NVRTC takes them,
-too, though it has no standard library: the few of its headers that are asked for come out of
+too, though it has no standard library: the few of its headers that are needed come out of
 CUDA's. It sees no host's code, and ThunderKittens makes its tensor maps there; so they are made
 here, as `create_tensor_map` there does, for both compilers.
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpupack_workloads.cuda_api import load, told
+from gpupack_workloads.cuda_api import check_status, load
 from gpupack_workloads.cuda_compiler import Build, Compiler, require_kernel
 from gpupack_workloads.cuda_module import Function, Module, Signature
 from gpupack_workloads.errors import BadArgument
@@ -42,7 +42,7 @@ class Source:
 
     Attributes:
         name: in results.
-        path: of the file.
+        path: path of the file.
         entries: its kernels, each `extern "C" __global__ void (const __grid_constant__ Operands)`.
     """
 
@@ -65,10 +65,10 @@ Shape = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor of bfloat16 on the device, its elements without gaps.
+    """A contiguous tensor of bfloat16 on the device.
 
     Attributes:
-        address: of the first element, a multiple of 16.
+        address: address of the first element, a multiple of 16.
         shape: batch, depth, rows, columns; the columns a multiple of 64.
     """
 
@@ -95,7 +95,7 @@ def root_of(environ: Mapping[str, str]) -> Path:
 
 
 def build_of(root: Path) -> Build:
-    """Return what ThunderKittens asks of a compiler."""
+    """Return the compiler options that ThunderKittens requires."""
     return Build(
         standard="c++20",
         folders=(root / "include",),
@@ -137,12 +137,12 @@ def compiled(source: Source, compiler: Compiler, root: Path) -> Compiled:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a source says of itself, in its constants `launch` and `boxes`.
+    """Layout constants of a source: `launch` and `boxes`.
 
     Attributes:
-        threads: of a block.
-        shared_bytes: of dynamic shared memory of a block.
-        alignment: of a tensor map, in bytes.
+        threads: number of threads of a block.
+        shared_bytes: bytes of dynamic shared memory of a block.
+        alignment: alignment of a tensor map, in bytes.
         boxes: rows and columns of the tile that each operand's map is for.
     """
 
@@ -193,7 +193,7 @@ class Kernels:
     """The kernels of a source, loaded onto the current device, which has a context by now.
 
     Args:
-        code: of the source.
+        code: machine code of the source.
         rest: bytes of what a kernel takes behind its tensors.
 
     Raises:
@@ -272,7 +272,7 @@ def tensor_map(operand: Operand, box: tuple[int, int]) -> bytes:
     """
     driver = load("driver")
     sizes, steps, block = map_numbers(operand.shape, box)
-    described: Any = told(
+    described: Any = check_status(
         driver.cuTensorMapEncodeTiled(
             driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
             len(sizes),

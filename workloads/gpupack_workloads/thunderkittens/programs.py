@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the kernels' programs are: lines of code, without comments, docstrings and empty lines.
+"""Counts the kernels' lines of code, without comments, docstrings and empty lines.
 
 Counted is what runs on the GPU. What launches it is not: tensor maps, grids and checks of arguments
 are in Python for all of them.

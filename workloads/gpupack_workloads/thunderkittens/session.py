@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles the kernels, checks them, times them beside Gluon, Triton and libraries, and tells.
+"""Compiles the kernels, checks them, times them against Gluon, Triton and libraries, and reports.
 
 Before anything is timed, ragged products and sequences are compared in every element with the
 reference, and memory around the results must be untouched. Of what is timed, the first and the last
@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch.nn.attention import SDPBackend
 
-from gpupack_workloads.attention.checks import Inputs, Question, head_of, random_inputs
+from gpupack_workloads.attention.checks import CheckSpec, Inputs, head_of, random_inputs
 from gpupack_workloads.attention.rivals import torch_attention
 from gpupack_workloads.attention.session import MASKS
 from gpupack_workloads.cuda_compiler import COMPILERS, Compiler, choose_compiler
@@ -66,7 +66,7 @@ from gpupack_workloads.thunderkittens.programs import (
     TRITON,
     lines_of,
 )
-from gpupack_workloads.timing import Kept, seconds_in_turns
+from gpupack_workloads.timing import LatestResult, seconds_in_turns
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ RAGGED_HEADS = ((2, 2, 1, 1), (4, 2, 300, 300), (3, 1, 70, 333), (2, 1, 512, 512
 # Elements on each side of a result that must stay untouched; a multiple of 16 bytes.
 MARGIN = 4096
 ROUNDS = 9
-# Work of one turn: long enough that launches and events do not count, short beside the heating.
+# Work of one turn: long enough that launches and events do not count, shorter than the heating.
 TURN_OPERATIONS = 6e12
 MAX_REPEATS = 50
 # Operands, and a result of each that takes turns; what a check holds of a row of scores.
@@ -98,13 +98,13 @@ CHECK_BYTES_PER_KEY = 12 * 2048 * 8
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
-    """What was found for one problem.
+    """Findings of one problem.
 
     Attributes:
-        name: of the problem, in metrics.
+        name: name of the problem, in metrics.
         operations: multiplications and additions, masked ones left out.
-        seconds: of each that computed it, in the same turns.
-        agreement: of our kernels' results, the one that came closest to its bound.
+        seconds: seconds of each that computed it, in the same turns.
+        agreement: agreement of our kernels' results, the one that came closest to its bound.
     """
 
     name: str
@@ -269,10 +269,10 @@ def sequences(
 
 
 def check_ragged_products(gemm: TileGemm, device: Device, *, seed: int) -> None:
-    """Check every element of products that fill no tile, and what lies around them.
+    """Check every element of products that fill no tile, and the memory around them.
 
     Raises:
-        WrongResult: an element is wrong, or memory beside C has changed.
+        WrongResult: an element is wrong, or memory around C has changed.
     """
     for shape in RAGGED:
         a, b = operands(shape, torch.bfloat16, device, seed=seed)
@@ -282,10 +282,10 @@ def check_ragged_products(gemm: TileGemm, device: Device, *, seed: int) -> None:
 
 
 def check_ragged_heads(attention: TileAttention, device: Device, *, seed: int) -> None:
-    """Check every element of attention that fills no tile, of shared heads, and what lies around.
+    """Check every element of attention that fills no tile, shared heads, and the memory around.
 
     Raises:
-        WrongResult: an element is wrong, or memory beside O has changed.
+        WrongResult: an element is wrong, or memory around O has changed.
     """
     for shape in RAGGED_HEADS:
         inputs = sequences(shape, 2, torch.bfloat16, device, seed=seed)
@@ -296,7 +296,7 @@ def check_ragged_heads(attention: TileAttention, device: Device, *, seed: int) -
             name = f"attention {mask} {shape}"
             with untouched_around(tuple(q.shape), device, name) as o:
                 attention.into((q, k, v), o, causal=causal)
-            outputs_agree({OURS: o}, inputs, Question(causal=causal), name)
+            outputs_agree({OURS: o}, inputs, CheckSpec(causal=causal), name)
 
 
 @contextlib.contextmanager
@@ -314,7 +314,7 @@ def untouched_around(shape: tuple[int, ...], device: Device, name: str) -> Itera
     yield result.view(shape)
     torch.cuda.synchronize()
     if not (before.isnan().all() and after.isnan().all()):
-        raise WrongResult(f"{name}: memory beside the result has changed")
+        raise WrongResult(f"{name}: memory around the result has changed")
 
 
 def products_agree(
@@ -340,7 +340,7 @@ def products_agree(
 
 
 def outputs_agree(
-    results: Mapping[str, torch.Tensor], inputs: Inputs, question: Question, name: str
+    results: Mapping[str, torch.Tensor], inputs: Inputs, question: CheckSpec, name: str
 ) -> Agreement:
     """Compare O of all heads with the reference: elements, or projected on signs.
 
@@ -379,11 +379,11 @@ def timed_product(
     """Check products of one size, time them in turns with cuBLAS, and check what was left."""
     name = f"{GEMM}_{size}"
     a, b = operands((size,) * 3, torch.bfloat16, device, seed=seed)
-    works = {by: Kept(partial(product, a, b)) for by, product in products.items()}
+    works = {by: LatestResult(partial(product, a, b)) for by, product in products.items()}
     first = products_agree(results_of(works), a, b, name)
     for work in works.values():
         work.spoil()
-    rival = Kept(partial(torch.matmul, a, b))
+    rival = LatestResult(partial(torch.matmul, a, b))
     operations = 2 * size**3
     seconds = turns(works | {CUBLAS: rival}, operations, device)
     last = products_agree(results_of(works), a, b, f"{name}, as it was timed,")
@@ -408,14 +408,17 @@ def timed_attention(
     batch = batch_of(length)
     inputs = sequences((heads, heads, length, length), batch, torch.bfloat16, device, seed=seed)
     q, k, v = (x.detach() for x in inputs.qkv)
-    works = {by: Kept(partial(forward, q, k, v, causal=causal)) for by, forward in forwards.items()}
+    works = {
+        by: LatestResult(partial(forward, q, k, v, causal=causal))
+        for by, forward in forwards.items()
+    }
     # Two right results of a row of weights differ in rounding alone, and signs show any other.
     signs = random_signs(DIMENSION, torch.Generator(device.torch).manual_seed(seed))[:, None]
-    question = Question(causal=causal, signs=signs)
+    question = CheckSpec(causal=causal, signs=signs)
     first = outputs_agree(results_of(works), inputs, question, name)
     for work in works.values():
         work.spoil()
-    rival = Kept(
+    rival = LatestResult(
         partial(torch_attention, q, k, v, causal=causal, backend=SDPBackend.CUDNN_ATTENTION)
     )
     operations = 4 * batch * heads * length**2 * DIMENSION * (0.5 if causal else 1.0)
@@ -432,12 +435,12 @@ def batch_of(length: int) -> int:
     return min(MAX_SEQUENCES, max(1, POSITIONS // length))
 
 
-def results_of(works: Mapping[str, Kept]) -> dict[str, torch.Tensor]:
+def results_of(works: Mapping[str, LatestResult]) -> dict[str, torch.Tensor]:
     """Return what each has left."""
     return {by: work.result for by, work in works.items()}
 
 
-def turns(works: Mapping[str, Kept], operations: float, device: Device) -> dict[str, float]:
+def turns(works: Mapping[str, LatestResult], operations: float, device: Device) -> dict[str, float]:
     """Return the seconds of each, in turns of about as much work."""
     repeats = max(1, min(MAX_REPEATS, round(TURN_OPERATIONS / operations)))
     return seconds_in_turns(
@@ -537,7 +540,7 @@ def simulate(device: Device, options: ThunderKittensOptions) -> Result:
     forward = triton_attention()
     for mask, causal in MASKS.items():
         o = forward(q, k, v, causal=causal)
-        question = Question(causal=causal)
+        question = CheckSpec(causal=causal)
         found.append(outputs_agree({TRITON: o}, inputs, question, f"{mask}_{length}"))
     worst = closest(found)
     rows: list[dict[str, Scalar]] = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes real handwritten digits as MNIST's files, where MNIST itself cannot be had.
+"""Writes real handwritten digits as MNIST's files, for hosts without MNIST.
 
     python -m gpupack_workloads.train_cnn.digits FOLDER
     python -m gpupack_workloads train-cnn --dataset mnist --data FOLDER

@@ -28,11 +28,11 @@ EVALUATED = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What a network makes of images that it did not learn from.
+    """Judgement of a network on images that it did not learn from.
 
     Attributes:
         loss: mean cross-entropy per image.
-        right: images whose class was found.
+        right: number of correctly classified images.
         images: all of them.
     """
 
@@ -42,7 +42,7 @@ class Judged:
 
     @property
     def accuracy(self) -> float:
-        """Share of images whose class was found."""
+        """Share of correctly classified images."""
         return self.right / self.images
 
 
@@ -52,7 +52,7 @@ class Epoch:
 
     Attributes:
         loss: mean per image over the epoch, each before the step that learns from it.
-        seconds: of the training, without the validation.
+        seconds: seconds of the training, without the validation.
         validation: afterwards.
     """
 
@@ -78,7 +78,7 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What a training learns from, what its epochs are judged by, and what it is judged by."""
+    """Images for training, validation and test."""
 
     train: Images
     validation: Images
@@ -106,7 +106,7 @@ def train(model: nn.Module, parts: Parts, plan: EpochPlan, rank: Rank) -> Course
         logger.info("epoch %d of %d: %s", number, plan.epochs, epoch)
         if not math.isfinite(loss):
             raise WrongResult(
-                f"the loss is {loss} after epoch {number}: ask for a smaller --learning-rate than"
+                f"the loss is {loss} after epoch {number}: set a smaller --learning-rate than"
                 f" {plan.learning_rate:g}; if a training that was stable does this, try another GPU"
             )
         epochs.append(epoch)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process of a training by epochs: reads the images, trains, judges what was learnt."""
+"""One process of a training by epochs: reads the images, trains, tests the network."""
 
 import math
 import statistics
@@ -11,17 +11,17 @@ import torch
 import torch.distributed as dist
 
 from gpupack_workloads.devices import describe, memory_errors
+from gpupack_workloads.distributed.memory_check import require_memory_on_all_ranks
 from gpupack_workloads.distributed.rank import Rank, group
-from gpupack_workloads.distributed.room import require_room
-from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import BadArgument, WrongResult
-from gpupack_workloads.resnet50.alike import check_replicas
+from gpupack_workloads.resnet50.replica_checks import check_replicas
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.train_cnn.epochs import Course, Epoch, Parts, train
 from gpupack_workloads.train_cnn.images import Images
 from gpupack_workloads.train_cnn.loading import hold_out
+from gpupack_workloads.train_cnn.memory_estimate import step_bytes
 from gpupack_workloads.train_cnn.model import seeded_network
-from gpupack_workloads.train_cnn.need import step_bytes
 from gpupack_workloads.train_cnn.options import CnnOptions
 from gpupack_workloads.train_cnn.plan import EpochPlan, epoch_plan_for
 from gpupack_workloads.train_cnn.session import load
@@ -35,7 +35,9 @@ def measure(options: CnnOptions, backend: str) -> Result:
     with group(backend, require_gpu=options.require_gpu) as rank:
         plan = epoch_plan_for(options, rank.device, ranks=rank.ranks)
         doing = f"training on batches of {plan.batch_size} images"
-        require_room(step_bytes(options, plan), rank.device, doing=doing, smaller="--batch-size")
+        require_memory_on_all_ranks(
+            step_bytes(options, plan), rank.device, doing=doing, smaller="--batch-size"
+        )
         with memory_errors(doing):
             with all_or_none():
                 parts = divided(options, plan)
@@ -60,21 +62,21 @@ def divided(options: CnnOptions, plan: EpochPlan) -> Parts:
 
 
 def chance_bound(labels: npt.NDArray[np.int64]) -> float:
-    """Return the accuracy above which nobody gets by guessing, but once in 1 / `MISTAKEN` trials.
+    """Return the accuracy that guessing exceeds only once in 1 / `MISTAKEN` trials.
 
     The best guess is always the most frequent class, right for a share p of n images. By
     Hoeffding's inequality (1963) more than p + sqrt(ln(1 / MISTAKEN) / 2n) of them are right by
     chance with a probability of at most MISTAKEN, however the guesses are made.
 
     Raises:
-        BadArgument: there are too few images to tell.
+        BadArgument: there are too few images.
     """
     most_frequent = int(np.bincount(labels).max()) / len(labels)
     bound = most_frequent + math.sqrt(math.log(1 / MISTAKEN) / (2 * len(labels)))
     if bound >= 1:
         raise BadArgument(
-            f"{len(labels)} test images, {most_frequent:.0%} of them of one class, cannot tell"
-            " learning from guessing: give more"
+            f"{len(labels)} test images, {most_frequent:.0%} of them of one class, are not enough"
+            " to distinguish learning from guessing: use more"
         )
     return bound
 
@@ -118,14 +120,14 @@ def check(course: Course, bound: float, result: Result) -> None:
     raise WrongResult(
         f"nothing was learnt: the loss went from {first:.4g} to {least:.4g} at best, and"
         f" {course.test.accuracy:.2%} of {course.test.images} test images are right, where guessing"
-        f" reaches {bound:.2%}: ask for more --epochs or another --learning-rate than"
+        f" reaches {bound:.2%}: set more --epochs or another --learning-rate than"
         f" {result.metrics['learning_rate']}; if that worked before, try another GPU",
         unverified(result),
     )
 
 
 def unverified(result: Result) -> Result:
-    """Return a result that nobody should trust."""
+    """Return a result that is marked as not verified."""
     return Result(
         workload=result.workload,
         headline=headline("nothing was learnt", simulated=result.simulated),

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MNIST and CIFAR-10 from the files that torchvision keeps, judged before any work.
+"""Reads MNIST and CIFAR-10 from torchvision's files, and checks them before any work.
 
 FOLDER/MNIST/raw/train-images-idx3-ubyte …         or the published train-images-idx3-ubyte.gz …
 FOLDER/cifar-10-batches-py/data_batch_1 …, test_batch, batches.meta
 
-torchvision reads them and has the MD5 sums of what was published: of CIFAR-10's batches, and of
-MNIST's files while they are packed. It says that something is "not found or corrupted"; here the
-file is named. Without the sums a pickle may be anybody's, and may run any program: then it is read
-by an unpickler that knows NumPy's arrays and nothing else.
+torchvision reads them and has the MD5 sums of the published files: of CIFAR-10's batches, and of
+MNIST's files while they are packed. It reports that something is "not found or corrupted"; here
+the file is named. Without the sums a pickle may come from anywhere, and may run any program: then
+it is read by an unpickler that accepts only NumPy's arrays.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ def read(dataset: str, folder: Path, *, checksums: bool = True) -> Split:
 
 
 def torchvision(module: str) -> Any:
-    """Return one of its modules; it is asked for only where there are files to read.
+    """Return one of torchvision's modules; it is imported only if there are files to read.
 
     Raises:
         BadArgument: it is not installed, or made for another torch.
@@ -129,7 +129,7 @@ def require(path: Path, names: str, *, inner: str) -> None:
 
     Args:
         path: the file.
-        names: what it may be called.
+        names: possible names of the file.
         inner: its folder below torchvision's root.
 
     Raises:
@@ -213,7 +213,7 @@ def published(cifar: Any, folder: Path, *, train: bool) -> Images:
 
 
 def read_batch(path: Path) -> Images:
-    """Read a pickled dictionary with `data` and `labels` that nobody vouches for."""
+    """Read an untrusted pickled dictionary with `data` and `labels`."""
     content = io.BytesIO(path.read_bytes())
     try:
         # Text for the names, as torchvision reads them, whichever Python has written the batch.
@@ -226,7 +226,7 @@ def read_batch(path: Path) -> Images:
 
 
 class Arrays(pickle.Unpickler):
-    """Unpickles NumPy arrays and nothing else: a pickle may run any program."""
+    """Unpickles only NumPy arrays: a pickle may run any program."""
 
     def find_class(self, module_name: str, global_name: str) -> Any:
         """Return what NumPy's arrays are made of."""
@@ -241,7 +241,7 @@ class Arrays(pickle.Unpickler):
 
 
 def checked(pixels: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], path: Path) -> Images:
-    """Return images whose classes can be."""
+    """Return images after a check of their classes."""
     if labels.shape != (len(pixels),):
         raise BadArgument(f"{path}: {len(pixels)} images and {labels.size} classes")
     if len(labels) == 0 or labels.min() < 0 or labels.max() >= CLASSES:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether techniques leave the gradient what it is.
+"""Checks that techniques do not change the gradient.
 
 Accumulation must give the gradient of the whole batch, up to the order of 32-bit sums. Half
 precision with a scaled loss must come close to it. So must every technique in each parameter by
@@ -34,7 +34,7 @@ class Gradients:
     """Distances from the whole batch's 32-bit gradient, relative to its length.
 
     Attributes:
-        parameter_error: of the furthest parameter, over all techniques in 32 bits.
+        parameter_error: error of the furthest parameter, over all techniques in 32 bits.
         amp_parameter_error: the same, over those in half precision.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images with their classes, as they lie in memory before a device has them."""
+"""Images with their classes in the host's memory."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Split:
-    """What to learn from, and what to be judged by."""
+    """Images for training and for the test."""
 
     train: Images
     test: Images

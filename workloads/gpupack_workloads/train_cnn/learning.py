@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains one network from the start with one technique, and says what that took and brought."""
+"""Trains one network from the start with one technique, and returns its cost and accuracy."""
 
 import itertools
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ LEARNING_RATE = 3e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learnt:
-    """What a technique took and brought.
+class TechniqueResult:
+    """Cost and accuracy of a technique.
 
     Attributes:
         step_seconds: the mean of the timed steps.
-        peak_mib: of tensors, data included.
-        loss: of the last training batch, before the last step.
-        accuracy: share of the test images whose class is found.
-        loss_scale: of the gradient scaler at the end.
+        peak_mib: MiB of tensors, data included.
+        loss: loss of the last training batch, before the last step.
+        accuracy: share of correctly classified test images.
+        loss_scale: scale of the gradient scaler at the end.
     """
 
     step_seconds: float
@@ -39,7 +39,7 @@ class Learnt:
 
 def learn(
     technique: Technique, plan: Plan, *, train: Images, test: Images, device: torch.device
-) -> Learnt:
+) -> TechniqueResult:
     """Train and judge one network."""
     torch.backends.cudnn.benchmark = technique.benchmark
     forget_peak(device)
@@ -54,7 +54,7 @@ def learn(
     )
     loss = float(trainer.step(cut(next(turn), technique.parts)).item())
     peak = peak_mib(device)
-    return Learnt(
+    return TechniqueResult(
         step_seconds=seconds,
         peak_mib=peak,
         loss=loss,
@@ -66,7 +66,7 @@ def learn(
 def new_network(
     technique: Technique, plan: Plan, *, shape: tuple[int, ...], device: torch.device
 ) -> nn.Module:
-    """Return an untrained network; one seed gives one network whatever the technique."""
+    """Return an untrained network; it depends on the seed and not on the technique."""
     model = seeded_network(channels=shape[1], edge=shape[2], width=plan.width, seed=plan.seed)
     return model.to(device, memory_format=layout(technique))
 
@@ -119,7 +119,7 @@ def cut(batch: Batch, parts: int) -> list[Batch]:
 def accuracy(
     model: nn.Module, test: Images, technique: Technique, plan: Plan, device: torch.device
 ) -> float:
-    """Return the share of test images whose class is found."""
+    """Return the share of correctly classified test images."""
     right = total = 0
     with torch.no_grad(), technique.precision.computing(device):
         for pixels, labels in batches(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a training by epochs gets its images: some are held out, the others come shuffled.
+"""Loads images for a training by epochs: some are held out, the others are shuffled.
 
 All images fit into memory many times over, so a batch is one gathering of bytes, made in the
 training's own process: workers of a DataLoader would pass their batches through /dev/shm, of which
@@ -22,7 +22,7 @@ from gpupack_workloads.train_cnn.options import SYNTHETIC
 from gpupack_workloads.training.steps import Batch
 
 HELD_OUT = 10
-"""Of so many images for training, one is kept for validation."""
+"""One of so many training images is used for validation."""
 BYTE = 255
 # Mean and standard deviation of the training images' channels, from 0 to 1, as usually published:
 # MNIST's in PyTorch's own example (github.com/pytorch/examples, mnist/main.py), CIFAR-10's in
@@ -51,7 +51,7 @@ class ImageSet(Dataset[Batch]):
         return self._pixels[index], self._labels[index]
 
     def __getitems__(self, indices: list[int]) -> Batch:
-        """Return a batch; torch's loader asks for it where there is such a method."""
+        """Return a batch; torch's loader calls this method if it exists."""
         chosen = torch.tensor(indices)
         return self._pixels[chosen], self._labels[chosen]
 
@@ -91,7 +91,7 @@ def chosen(images: Images, indices: npt.NDArray[np.int64]) -> Images:
 
 
 class Shuffled:
-    """Batches of one rank, in another order each epoch; each image goes to one rank.
+    """Batches of one rank, in a new order each epoch; each image goes to one rank.
 
     torch's sampler repeats a few, so that all ranks have as many batches.
     """

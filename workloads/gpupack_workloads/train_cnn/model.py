@@ -21,7 +21,7 @@ def network(*, channels: int, edge: int, width: int) -> nn.Module:
         outer = width << stage
         layers += [*unit(channels, outer), *unit(outer, outer), nn.MaxPool2d(2)]
         channels = outer
-    # Not averaged over the image: where something is tells classes apart within few steps.
+    # Not averaged over the image: positions distinguish classes within few steps.
     pixels = (edge >> STAGES) ** 2
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(outer * pixels, CLASSES))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The optimisers of a training by epochs, and the learning rate of each where none is asked for.
+"""The optimisers of a training by epochs, and their default learning rates.
 
 Rates are for `BASE_BATCH` images per step, of all processes together. Another batch scales them:
 linearly for stochastic gradient descent (Goyal et al. 2017, arXiv:1706.02677), by the square root
@@ -26,7 +26,7 @@ class Kind:
         make: torch's class.
         rate: the learning rate for `BASE_BATCH` images per step.
         adaptive: whether its step is divided by the gradient's size.
-        settings: what it is told beside the rate; all else is torch's own default.
+        settings: its arguments besides the rate; all others have torch's defaults.
     """
 
     make: Callable[..., torch.optim.Optimizer]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `train-cnn` can be told."""
+"""Options of `train-cnn`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +15,15 @@ EPOCHS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class CnnOptions(Options):
-    """Arguments; None takes what suits the device, or the data.
+    """Arguments; None: defaults for the device or the data.
 
     Attributes:
         dataset: which images.
         data: where their files are, as torchvision keeps them; None for made-up images.
-        shape: whose shape made-up images have.
+        shape: data set whose shape the made-up images have.
         checksums: whether files must be the published ones.
         batch_size: images per step and process.
-        steps: of each technique; about a fifth of them warm up and are not timed.
+        steps: number of steps of each technique; about a fifth of them warm up and are not timed.
         accumulate: parts of a batch, in the technique that adds their gradients up.
         epochs: how often all images are learnt from; one training then, and no techniques.
         optimizer: of a training by epochs.
@@ -48,7 +48,7 @@ class CnnOptions(Options):
 
     @property
     def by_epochs(self) -> bool:
-        """Whether to train in whole epochs: asked for, or real images and no number of steps."""
+        """Whether to train in whole epochs: on request, or with real images and without --steps."""
         return self.epochs is not None or (not self.made_up and self.steps is None)
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to train on a kind of device, and the techniques in their order."""
+"""Sizes of the training for a kind of device, and the techniques in their order."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Technique:
-    """How to train; each adds one thing to the one before."""
+    """Techniques of training; each adds one to the one before."""
 
     name: str
     benchmark: bool = False

@@ -17,8 +17,8 @@ from gpupack_workloads.train_cnn.gradients import (
     compare,
 )
 from gpupack_workloads.train_cnn.images import Split
-from gpupack_workloads.train_cnn.learning import Learnt, learn
-from gpupack_workloads.train_cnn.need import making_bytes, training_bytes
+from gpupack_workloads.train_cnn.learning import TechniqueResult, learn
+from gpupack_workloads.train_cnn.memory_estimate import making_bytes, training_bytes
 from gpupack_workloads.train_cnn.options import CnnOptions
 from gpupack_workloads.train_cnn.plan import EpochPlan, Plan, plan_for, techniques
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 # A guess is right in one of ten cases. Made-up classes are easy; real ones depend on the steps.
 ACCURACY_BOUND = {"synthetic": 0.7, "files": 0.12}
-# So many images must have been seen for that; who asks for less gets no judgement of it.
+# So many images are needed for this check; shorter trainings are not checked.
 ENOUGH_IMAGES = {"synthetic": 512, "files": 20_000}
 LOSS_BOUND = {"synthetic": 1.0, "files": 2.3}
 
@@ -72,7 +72,7 @@ def load(options: CnnOptions, plan: Plan | EpochPlan) -> Split:
     return synthetic.make(options, train=plan.train, test=plan.test)
 
 
-def check(name: str, learnt: Learnt, data: str, *, seen: int) -> None:
+def check(name: str, learnt: TechniqueResult, data: str, *, seen: int) -> None:
     """Refuse a technique with which the network does not learn.
 
     Raises:
@@ -87,7 +87,7 @@ def check(name: str, learnt: Learnt, data: str, *, seen: int) -> None:
 
 
 def summarise(
-    learnt: dict[str, Learnt],
+    learnt: dict[str, TechniqueResult],
     gradients: Gradients,
     *,
     options: CnnOptions,
@@ -119,8 +119,8 @@ def summarise(
     )
 
 
-def bounds(last: Learnt, gradients: Gradients, data: str) -> dict[str, Scalar]:
-    """Return what was checked, each figure beside its bound."""
+def bounds(last: TechniqueResult, gradients: Gradients, data: str) -> dict[str, Scalar]:
+    """Return what was checked, each figure with its bound."""
     return {
         "accuracy": round(last.accuracy, 4),
         "accuracy_bound": ACCURACY_BOUND[data],
@@ -139,7 +139,7 @@ def bounds(last: Learnt, gradients: Gradients, data: str) -> dict[str, Scalar]:
     }
 
 
-def ratios(learnt: dict[str, Learnt]) -> dict[str, Scalar]:
+def ratios(learnt: dict[str, TechniqueResult]) -> dict[str, Scalar]:
     """Return what techniques gain: time before over after, memory after over before."""
     plain, tuned, amp = learnt["fp32"], learnt["cudnn_benchmark"], learnt["amp"]
     ordered, parts = learnt["channels_last"], learnt["accumulation"]
@@ -155,7 +155,7 @@ def ratios(learnt: dict[str, Learnt]) -> dict[str, Scalar]:
     return figures
 
 
-def row(name: str, found: Learnt, plan: Plan) -> dict[str, Scalar]:
+def row(name: str, found: TechniqueResult, plan: Plan) -> dict[str, Scalar]:
     """Return one technique's line of the table."""
     return {
         "technique": name,

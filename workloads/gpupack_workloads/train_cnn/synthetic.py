@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Made-up images of ten classes: each has a pattern of its own, under weaker noise."""
+"""Made-up images of ten classes: each class has a pattern, with weaker noise."""
 
 import numpy as np
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the training workloads share: number formats, optimiser steps, memory, peaks, agreement."""
+"""Common code of the training workloads: number formats, optimiser steps, memory, peaks."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far apart two courses of losses are."""
+"""Distance of two courses of losses."""
 
 import math
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory work takes at its peak, as torch's allocator counts it."""
+"""Peak memory by torch's allocator."""
 
 import gc
 
@@ -9,7 +9,7 @@ from gpupack_workloads.memory import MIB
 
 
 def forget_peak(device: torch.device) -> None:
-    """Release what nobody holds and start counting anew."""
+    """Release unused memory and restart the count."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makers' data sheets promise for dense products, in TFLOP/s."""
+"""Peak TFLOP/s of dense products from data sheets."""
 
 BF16_TFLOPS = {
     "H200": 989.5,

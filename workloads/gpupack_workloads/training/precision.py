@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which format a step computes. Parameters and their updates stay in 32 bits.
+"""Number formats of a step. Parameters and their updates stay in 32 bits.
 
 fp32 means all 32 bits: torch would let cuDNN cut convolutions to TF32 otherwise.
 """
@@ -20,7 +20,7 @@ class Precision:
 
     Attributes:
         name: which.
-        scaled: whether to scale the loss where the format needs it; False shows what it is for.
+        scaled: whether to scale the loss if the format needs it; False shows the effect.
     """
 
     name: str

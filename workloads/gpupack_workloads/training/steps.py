@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An optimiser's step, with gradient scaling where the format needs it and accumulation."""
+"""An optimiser's step, with gradient scaling if the format needs it, and accumulation."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens of a made-up language: runs in which each token decides the next, from random starts.
 
-A step's batch depends on seed and step alone, not on who computes it, so that a training goes on
+A step's batch depends on seed and step only, not on the rank, so that a training goes on
 the same with other workers, and a single process sees what all of them saw.
 """
 

@@ -21,7 +21,7 @@ INITIAL_SPREAD = 0.02
 
 
 class Linear(nn.Linear):
-    """A product with a weight, by the operations of choice, in the type of its input."""
+    """A product with a weight, by the chosen operations, in the type of its input."""
 
     def __init__(self, columns: int, rows: int, operations: Operations) -> None:
         super().__init__(columns, rows, bias=False)
@@ -77,7 +77,7 @@ class Attention(nn.Module):
         return cast("torch.Tensor", self.output(taken.transpose(1, 2).flatten(2)))
 
     def heads(self, x: torch.Tensor) -> torch.Tensor:
-        """Cut numbers into heads: [B, S, H D] to [B, H, S, D]; a rank may hold some only."""
+        """Split numbers into heads: [B, S, H D] to [B, H, S, D]; a rank may have only some."""
         return x.unflatten(-1, (-1, self.head_width)).transpose(1, 2)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be torch's or ours: attention, products, the loss with its softmax; what lies between.
+"""Operations that can be torch's or ours: attention, products, loss with softmax, and the others.
 
 What lies between the products reads and writes much and computes little. Compiled, each is one
 kernel forward and one or two back, instead of five to ten; or they are ours as well, and then the
@@ -32,7 +32,7 @@ EPSILON = 1e-5
 
 @dataclass(frozen=True)
 class Pointwise:
-    """The functions: torch's, compiled or as they are, or ours.
+    """Pointwise functions: torch's, compiled or not, or ours.
 
     Attributes:
         normalise: x and a scale to x over its root mean square, in 32 bits, times the scale.
@@ -55,7 +55,7 @@ def pointwise(*, compiled: bool) -> Pointwise:
 
 
 def normalise(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Divide by the root of the mean square over the last dimension."""
+    """Return x divided by the root of the mean square over the last dimension."""
     whole = functional.rms_norm(x.float(), (x.shape[-1],), scale.float(), EPSILON)
     return whole.to(x.dtype)
 
@@ -115,13 +115,13 @@ def by_softmax(softmax: Callable[[torch.Tensor], torch.Tensor]) -> Loss:
 
 @dataclass(frozen=True)
 class Operations:
-    """One maker's.
+    """Operations of one implementation.
 
     Attributes:
         attention: q [B, H, S, D], k and v [B, G, S, D] to [B, H, S, D], causal.
         loss: logits [T, V] in 32 bits and the right tokens [T] to their mean loss.
         product: x [..., K] and a weight [N, K], which may be of a longer type, to [..., N].
-        pointwise: what lies between them.
+        pointwise: operations between them.
         products: x [..., K] and several weights [N, K] to each [..., N], with one gradient of x;
             None where they are by `product` one after the other.
         head_loss: what comes before the head [T, W], its weight [V, W] and the right tokens [T] to
@@ -138,11 +138,11 @@ class Operations:
 
 
 def operations(kernels: str, *, compiled: bool) -> Operations:
-    """Return torch's, ours, or all of ours; what lies between is compiled or not, if it is torch's.
+    """Return torch's, ours, or all of ours; torch's operations between products may be compiled.
 
     Args:
         kernels: one of `options.KERNELS`.
-        compiled: as said.
+        compiled: whether torch's operations between products are compiled.
     """
     if kernels == "all":
         return by_us(our_pointwise(), load("linear_cross_entropy.ops", "linear_cross_entropy"))
@@ -151,7 +151,7 @@ def operations(kernels: str, *, compiled: bool) -> Operations:
 
 
 def our_pointwise() -> Pointwise:
-    """Return our kernels of what lies between the products."""
+    """Return our kernels of the operations between the products."""
     rms_norm = load("rms_norm.ops", "rms_norm")
     return Pointwise(
         normalise=lambda x, scale: rms_norm(x, scale, EPSILON),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `transformer` can be told."""
+"""Options of `transformer`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,26 +18,26 @@ MAX_CHECK_STEPS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerOptions(Options):
-    """Arguments; None takes what suits the device.
+    """Arguments; None: defaults for the device.
 
     Attributes:
         layers: blocks of attention and a feed-forward part.
         width: numbers per token between the blocks.
-        heads: of the queries; width over heads is 64 or 128.
-        kv_heads: of keys and values, shared by heads.
+        heads: number of heads of the queries; width over heads is 64 or 128.
+        kv_heads: number of heads of keys and values, shared by heads.
         sequence: tokens in a row.
         batch_size: rows per step, of all ranks together.
-        steps: of training, counted from the first attempt on.
+        steps: number of training steps, counted from the first attempt on.
         accumulate: parts of each rank's share, one after the other.
-        dtype: of products and activations; parameters are fp32.
+        dtype: type of products and activations; parameters are fp32.
         recompute: keep only the inputs of blocks and compute them again for the gradient.
-        compiled: whether what lies between products is compiled, where it is torch's.
-        kernels: whose attention, softmax and products, or all.
+        compiled: whether torch's operations between products are compiled.
+        kernels: implementation of attention, softmax and products, or of all.
         parallel: how the ranks share the work.
         check_steps: compared with a single process; 0 compares nothing and verifies nothing.
         checkpoint: folder of checkpoints; the latest in it is taken up.
         checkpoint_every: steps.
-        attempt: of the job; new checkpoints have at least this number.
+        attempt: attempt of the job; new checkpoints have at least this number.
         saved_marks: a folder of the launcher, in which processes say that they have saved.
     """
 
@@ -62,10 +62,10 @@ class TransformerOptions(Options):
 
 
 def attempt_of(environ: Mapping[str, str]) -> int:
-    """Return which attempt of its job this is, from 1.
+    """Return the number of this attempt of the job, from 1.
 
     Raises:
-        BadArgument: the operator's word is no number.
+        BadArgument: the operator's variable is not a number.
     """
     text = environ.get("GPUPACK_ATTEMPT") or "1"
     if not text.isdecimal():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to train on a kind of device by so many ranks."""
+"""Sizes of the training for a kind of device and a number of ranks."""
 
 from dataclasses import dataclass
 
@@ -103,7 +103,7 @@ def shape_for(options: TransformerOptions, *, simulated: bool) -> Shape:
 
 
 def given(value: int | None, default: int) -> int:
-    """Return what was asked for, else the default."""
+    """Return the requested value, else the default."""
     return default if value is None else value
 
 
@@ -130,20 +130,20 @@ def check_sharing(shape: Shape, parallel: str, ranks: int) -> None:
 def parts_for(options: TransformerOptions, shape: Shape, batch_size: int, ranks: int) -> int:
     """Return into how many micro-batches a rank's share is cut.
 
-    Unless told, into the fewest that are small enough for memory. A pipeline is filled by two
+    By default, into the fewest that are small enough for memory. A pipeline is filled by two
     micro-batches per stage at least, where the batch has so many.
 
     Raises:
         BadArgument: the batch cannot be shared evenly.
     """
-    sharers = ranks if options.parallel in SHARING else 1
+    sharing_ranks = ranks if options.parallel in SHARING else 1
     least = options.accumulate or 1
-    if batch_size % (sharers * least):
+    if batch_size % (sharing_ranks * least):
         raise BadArgument(
-            f"a batch of {batch_size} rows cannot be shared evenly by {sharers} ranks in"
+            f"a batch of {batch_size} rows cannot be shared evenly by {sharing_ranks} ranks in"
             f" {least} part(s)"
         )
-    share = batch_size // sharers
+    share = batch_size // sharing_ranks
     if options.accumulate is None:
         least = -(-share * shape.sequence // MICRO_BATCH_TOKENS)
     if options.parallel == "pp":

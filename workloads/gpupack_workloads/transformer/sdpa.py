@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch's attention by one implementation that is known by its name.
+"""torch's attention by a named implementation.
 
-Left to itself torch chooses anew for each problem and does not say what it took. Here it is the
+By default torch chooses for each problem and does not report its choice. Here it is the
 first of the order below that takes heads of this kind: on GPUs since Hopper cuDNN's is the fastest.
 """
 

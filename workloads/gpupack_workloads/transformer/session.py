@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This worker's processes; each compares first steps with a single process, trains, times.
+"""Runs this worker's processes; each compares first steps with a single process, trains, times.
 
 A signal to end reaches them, and they save before they leave.
 """
@@ -13,15 +13,15 @@ import torch.distributed as dist
 
 from gpupack_workloads.devices import memory_errors
 from gpupack_workloads.distributed.launch import launch
+from gpupack_workloads.distributed.memory_check import require_memory_on_all_ranks
 from gpupack_workloads.distributed.rank import Rank, group
-from gpupack_workloads.distributed.room import require_room
-from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import Cancelled, Interrupted, Terminated, WorkloadError
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Gang
 from gpupack_workloads.training.memory import forget_peak
 from gpupack_workloads.transformer.checkpoint.state import agreed_claim, find
-from gpupack_workloads.transformer.need import checking_bytes, training_bytes
+from gpupack_workloads.transformer.memory_estimate import checking_bytes, training_bytes
 from gpupack_workloads.transformer.operations import operations
 from gpupack_workloads.transformer.options import TransformerOptions
 from gpupack_workloads.transformer.parallel import WorldRank, new_learner, single_learner
@@ -29,7 +29,7 @@ from gpupack_workloads.transformer.plan import Plan, plan_for
 from gpupack_workloads.transformer.speed import measure_speeds
 from gpupack_workloads.transformer.stopping import leaving, missing
 from gpupack_workloads.transformer.summary import RunFigures, summarise
-from gpupack_workloads.transformer.training import Keeping, train
+from gpupack_workloads.transformer.training import CheckpointOptions, train
 from gpupack_workloads.transformer.verification import CurveErrors, compare, curve
 
 logger = logging.getLogger(__name__)
@@ -49,8 +49,8 @@ def run(options: TransformerOptions, gang: Gang) -> Result:
     with tempfile.TemporaryDirectory() as saved_marks:
         try:
             return launch(measure, replace(options, saved_marks=Path(saved_marks)), gang)
-        except (Cancelled, Terminated) as told:
-            raise ended(str(told), missing(Path(saved_marks))) from told
+        except (Cancelled, Terminated) as signalled:
+            raise ended(str(signalled), missing(Path(saved_marks))) from signalled
 
 
 def measure(options: TransformerOptions, backend: str) -> Result:
@@ -66,10 +66,12 @@ def measure(options: TransformerOptions, backend: str) -> Result:
 
 
 def check_memory(plan: Plan, rank: Rank, *, doing: str, comparing: bool) -> None:
-    """Refuse before any work what surely does not fit; all ranks come to the same answer."""
-    require_room(training_bytes(plan, rank.ranks), rank.device, doing=doing, smaller=SMALLER)
+    """Check before any work that the memory suffices; all ranks get the same answer."""
+    require_memory_on_all_ranks(
+        training_bytes(plan, rank.ranks), rank.device, doing=doing, smaller=SMALLER
+    )
     if comparing:
-        require_room(
+        require_memory_on_all_ranks(
             checking_bytes(plan, rank.ranks),
             rank.device,
             doing=f"{doing} by a single process ({ALONE})",
@@ -77,21 +79,23 @@ def check_memory(plan: Plan, rank: Rank, *, doing: str, comparing: bool) -> None
         )
 
 
-def keeping_of(options: TransformerOptions, plan: Plan, ranks: int) -> Keeping:
+def keeping_of(options: TransformerOptions, plan: Plan, ranks: int) -> CheckpointOptions:
     """Look for a checkpoint before any work."""
     folder, every, attempt = options.checkpoint, options.checkpoint_every, options.attempt
     if folder is None:
-        return Keeping(folder, every, attempt)
+        return CheckpointOptions(folder, every, attempt)
     found, checked = find(folder, plan, ranks)
-    return Keeping(folder, every, agreed_claim(folder, attempt), found, checked)
+    return CheckpointOptions(folder, every, agreed_claim(folder, attempt), found, checked)
 
 
-def compares(plan: Plan, keeping: Keeping) -> bool:
-    """Return whether to compare: not if a checkpoint tells what was found of the same way."""
+def compares(plan: Plan, keeping: CheckpointOptions) -> bool:
+    """Return whether to compare: not if a checkpoint has the comparison of the same way."""
     return plan.check_steps > 0 and keeping.checked is None
 
 
-def work(plan: Plan, keeping: Keeping, rank: Rank, *, saved_marks: Path | None) -> RunFigures:
+def work(
+    plan: Plan, keeping: CheckpointOptions, rank: Rank, *, saved_marks: Path | None
+) -> RunFigures:
     """Check, train, time."""
     world_rank = WorldRank(index=rank.index, ranks=rank.ranks, device=rank.device.torch)
     if compares(plan, keeping):
@@ -108,7 +112,7 @@ def check(plan: Plan, world_rank: WorldRank) -> tuple[CurveErrors, list[float]]:
     """Compare the first steps with those of a single process that has torch's kernels.
 
     Every rank computes the reference for itself: it would wait otherwise. Its losses come back
-    beside how near they are.
+    and how near they are.
     """
     torchs = operations("torch", compiled=False)
     reference = curve(single_learner(plan, torchs, world_rank), plan.check_steps)
@@ -127,11 +131,11 @@ def check(plan: Plan, world_rank: WorldRank) -> tuple[CurveErrors, list[float]]:
     return curve_errors, reference.losses
 
 
-def ended(told: str, unsaved: list[str]) -> WorkloadError:
-    """Return what being told to end has come to."""
+def ended(reason: str, unsaved: list[str]) -> WorkloadError:
+    """Return the error after a signal to end: whether all processes have saved."""
     if unsaved:
         return WorkloadError(
-            f"{told}; process(es) {', '.join(unsaved)} were gone before they had"
-            " saved: the next attempt goes on from the checkpoint before"
+            f"{reason}; process(es) {', '.join(unsaved)} were gone before they had"
+            " saved: the next attempt continues from the checkpoint before"
         )
-    return Interrupted(f"{told}; whatever is kept is saved")
+    return Interrupted(f"{reason}; checkpoints, if kept, are saved")

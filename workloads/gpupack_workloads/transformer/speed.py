@@ -90,7 +90,7 @@ def slowest(seconds: dict[str, float], device: torch.device) -> dict[str, float]
 
 
 def torch_attention(learner: Learner) -> str:
-    """Name the attention that torch's kind of kernels has for this network."""
+    """Return the name of torch's attention for this network."""
     shape = learner.plan.shape
     backend = sdpa.backend_for(
         heads=shape.heads,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGTERM: remembered here, agreed on by all ranks after a step, and what was saved by then.
+"""Handles SIGTERM: all ranks agree on it after a step, save, and leave.
 
 A rank that left at once would leave the others waiting for it in a collective. The kubelet signals
-the workers of a gang one by one, if it signals more than one at all, so whoever got the signal
+the workers of a gang one by one, if it signals more than one at all, so the one that got the signal
 tells the others with the next loss.
 
 The launcher hears of a signal by an exception that says nothing about its processes, which may have
@@ -21,10 +21,10 @@ from gpupack_workloads.errors import Interrupted
 
 
 class Stop:
-    """Whether this process was told to end."""
+    """Whether a signal asked this process to end."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self._before: object = None
 
     def __enter__(self) -> Self:
@@ -38,12 +38,12 @@ class Stop:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the signal to who had it."""
+        """Restore the signal's handler."""
         signal.signal(signal.SIGTERM, self._before)  # type: ignore[arg-type]
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        self.asked = True
+        self.requested = True
 
 
 BEGUN, LEFT = "begun-", "left-"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the training found, as a result."""
+"""Result of the training."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from gpupack_workloads.transformer.verification import CurveErrors, is_independe
 
 @dataclass(frozen=True, kw_only=True)
 class RunFigures:
-    """What one run found; no agreement where none was asked for."""
+    """Findings of one run; without agreement if none was requested."""
 
     curve_errors: CurveErrors | None
     trained: Trained
@@ -96,7 +96,7 @@ def trained(found: Trained) -> dict[str, Scalar]:
 
 
 def settings(plan: Plan) -> dict[str, Scalar]:
-    """Return what was asked for."""
+    """Return the requested settings."""
     shape = plan.shape
     return {
         "layers": shape.layers,

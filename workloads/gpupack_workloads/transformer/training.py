@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training itself: steps from where the last attempt stopped, checkpoints, an agreed end.
+"""Trains: steps from where the last attempt stopped, checkpoints, an agreed end.
 
 Losses stay on the device, and word of a signal is read one step late, so that the device always has
 the next step's work while the host reads.
@@ -14,10 +14,10 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import Interrupted
-from gpupack_workloads.transformer.checkpoint.course import note
 from gpupack_workloads.transformer.checkpoint.folder import Checkpoint
+from gpupack_workloads.transformer.checkpoint.loss_log import note
 from gpupack_workloads.transformer.checkpoint.state import load, save
 from gpupack_workloads.transformer.parallel import Learner
 from gpupack_workloads.transformer.stopping import Stop
@@ -34,8 +34,8 @@ FETCHED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
-class Keeping:
-    """Where and when to save, and what to go on from; no folder means never.
+class CheckpointOptions:
+    """Settings of checkpoints: folder, interval, and the one to continue from; no folder: none.
 
     Attributes:
         attempt: the number that this start has claimed in the folder.
@@ -53,12 +53,12 @@ class Keeping:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training did.
+    """Outcome of a training.
 
     Attributes:
         first: steps that earlier attempts had done.
-        losses: of the steps of this one.
-        save_seconds: of the slowest checkpoint; 0 where there was none.
+        losses: losses of the steps of this one.
+        save_seconds: seconds of the slowest checkpoint; 0 where there was none.
     """
 
     first: int
@@ -66,7 +66,7 @@ class Trained:
     save_seconds: float
 
 
-def train(learner: Learner, keeping: Keeping) -> Trained:
+def train(learner: Learner, keeping: CheckpointOptions) -> Trained:
     """Train to the planned number of steps.
 
     Raises:
@@ -84,7 +84,9 @@ def train(learner: Learner, keeping: Keeping) -> Trained:
 class Training:
     """One attempt's steps."""
 
-    def __init__(self, learner: Learner, keeping: Keeping, stop: Stop, first: int) -> None:
+    def __init__(
+        self, learner: Learner, keeping: CheckpointOptions, stop: Stop, first: int
+    ) -> None:
         self.learner, self.keeping, self.stop, self.first = learner, keeping, stop, first
         self.expected = keeping.expected if first == 0 else ()
         self.language = language_of(learner.plan, learner.world_rank.device)
@@ -100,31 +102,31 @@ class Training:
         for step in range(self.first, self.learner.plan.steps):
             self.take(step)
             due = (step + 1) % self.keeping.every == 0 or step + 1 == self.learner.plan.steps
-            told = self.told()
-            if due or told:
+            stopping = self.stop_requested()
+            if due or stopping:
                 self.save(step + 1)
-            if told:
-                raise Interrupted(f"told to end after step {step + 1}: {self.where()}")
+            if stopping:
+                raise Interrupted(f"stopped after step {step + 1}: {self.where()}")
         self.fetch()
         return Trained(first=self.first, losses=self.losses, save_seconds=self.save_seconds)
 
     def take(self, step: int) -> None:
-        """Take a step and pass on whether this rank was told to end."""
+        """Take a step and tell all ranks whether this rank must end."""
         plan = self.learner.plan
         batch = self.language.batch(step, rows=plan.batch_size, length=plan.shape.sequence)
         self.on_device.append(self.learner.step(batch))
         if len(self.on_device) >= FETCHED_AT_ONCE:
             self.fetch()
-        word = torch.tensor(float(self.stop.asked), device=self.learner.world_rank.device)
+        word = torch.tensor(float(self.stop.requested), device=self.learner.world_rank.device)
         dist.all_reduce(word, op=dist.ReduceOp.MAX)
         self.words.append(word)
 
-    def told(self) -> bool:
-        """Return whether any rank was told to end before the step before this one."""
+    def stop_requested(self) -> bool:
+        """Return whether any rank had to end before the step before this one."""
         return len(self.words) > 1 and bool(self.words[0].item())
 
     def fetch(self) -> None:
-        """Bring the losses so far to the host, and judge them."""
+        """Copy the losses so far to the host, and check them."""
         fresh = torch.stack(self.on_device).tolist() if self.on_device else []
         self.on_device.clear()
         self.losses += fresh
@@ -150,7 +152,7 @@ class Training:
         self.saved_at = done
 
     def note_losses(self) -> None:
-        """Leave those that stand in no file yet beside the checkpoints."""
+        """Write losses that are in no file yet next to the checkpoints."""
         keeping, rank = self.keeping, self.learner.world_rank
         with all_or_none():
             if rank.index == 0 and keeping.folder is not None:

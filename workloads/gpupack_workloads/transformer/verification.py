@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses of the first steps, and whether a single process with torch's kernels has the same."""
+"""Compares the losses of the first steps with those of a single process with torch's kernels."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ LOSS_BOUNDS = {"bf16": 0.0003, "fp32": 0.00005}
 GRADIENT_BOUNDS = {"bf16": 0.015, "fp32": 0.0002}
 WEIGHT_BOUNDS = {"bf16": 0.0001, "fp32": 0.00002}
 # Fewer updates do not tell a network that learns from one that does not.
-LEAST_STEPS = 3
+MIN_STEPS = 3
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Curve:
     never updated.
 
     Attributes:
-        losses: of each step.
+        losses: losses of each step.
         gradients: lengths of the first step's, by name of the parameter.
         weights: lengths of the parameters after the last step.
     """
@@ -46,7 +46,7 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class CurveErrors:
-    """How far apart two curves are: losses as a share of the first, lengths each as a share.
+    """Distance of two curves: losses as a share of the first, lengths each as a share.
 
     Attributes:
         steps: how many were compared.
@@ -73,15 +73,15 @@ class CurveErrors:
     def verifies(self) -> bool:
         """Whether enough was compared to call the training verified, and came out near.
 
-        Asked anew, because a checkpoint's word of an earlier comparison may be anything.
+        Computed each time, because a checkpoint's record of an earlier comparison may be anything.
         """
-        return self.steps >= LEAST_STEPS and self.near
+        return self.steps >= MIN_STEPS and self.near
 
 
-def errors_beside_bounds(
+def errors_with_bounds(
     *, error: float, gradient_error: float, weight_error: float, steps: int, dtype: str
 ) -> CurveErrors:
-    """Return how far apart two curves of a type are, beside what rounding explains."""
+    """Return how far apart two curves of a type are, with the bounds that rounding explains."""
     return CurveErrors(
         error=error,
         bound=LOSS_BOUNDS[dtype],
@@ -127,7 +127,7 @@ def compare(found: Curve, reference: Curve, plan: Plan) -> CurveErrors:
     """
     gradient, gradient_error = furthest(found.gradients, reference.gradients)
     weight, weight_error = furthest(found.weights, reference.weights)
-    curve_errors = errors_beside_bounds(
+    curve_errors = errors_with_bounds(
         error=distance(found.losses, reference.losses),
         gradient_error=gradient_error,
         weight_error=weight_error,

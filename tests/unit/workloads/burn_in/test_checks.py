@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a burn-in makes of what it saw."""
+"""Findings of a burn-in from its observations."""
 
 import math
 
@@ -42,7 +42,7 @@ def product(*tflops, wrong=0):
 
 
 def observed(**changes):
-    """A healthy H200, but for the changes."""
+    """Return the observations of a healthy H200 with changes."""
     fields = {
         "memory": MemoryReport(tested_bytes=2**37, passes=40, wrong_words=0),
         "compute": {"bfloat16": product(690, 680, 700), "float16": product(650)},
@@ -62,7 +62,7 @@ def wrong(**changes):
     return [check.name for check in findings(judge(observed(**changes), H200))]
 
 
-def test_a_gpu_that_holds_every_limit_is_healthy_whatever_happened_to_it_before():
+def test_a_gpu_within_every_limit_is_healthy_whatever_happened_to_it_before():
     assert wrong() == []
 
 
@@ -103,7 +103,7 @@ def test_a_slow_and_a_changed_copy_are_two_findings():
     assert wrong(copies=copies) == ["min_host_to_device_gb_per_s", "max_changed_copies"]
 
 
-def test_what_was_not_measured_is_not_judged():
+def test_missing_measurements_are_not_judged():
     checks = judge(Observed(), H200)
     assert [check.name for check in checks] == ["max_xids", "max_device_failures"]
 
@@ -117,6 +117,6 @@ def test_a_finding_says_what_is_suspect_with_limit_measurement_and_detail():
     assert str(check) == "memory: max_wrong_words is 0, measured 2 (bit 5 flipped)"
 
 
-def test_what_is_no_number_never_holds_unless_it_is_not_judged():
+def test_nan_exceeds_every_limit_that_is_judged():
     assert not Check("min_gemm_tflops", math.nan, 500).holds
     assert Check("min_gemm_tflops", math.nan, None).holds

@@ -25,7 +25,7 @@ def test_the_users_limits_go_before_the_devices():
     assert limits["max_temperature_c"] is None
 
 
-def test_what_is_known_of_a_gpu_are_limits_that_there_are():
+def test_the_limits_of_known_gpus_exist():
     for model in {*MEASURED, *DATA_SHEETS}:
         assert set(of_model(model)) <= set(LIMITS)
 
@@ -43,13 +43,13 @@ def test_a_gpu_at_half_its_speed_is_below_its_limit_and_a_healthy_one_above(mode
     assert half < limit < healthy
 
 
-def test_what_was_measured_is_no_stranger_to_its_data_sheet():
+def test_measured_speeds_are_consistent_with_data_sheets():
     for model, measured in MEASURED.items():
         sheet = DATA_SHEETS[model].limits()
         assert all(0.8 < measured[name] / sheet[name] < 1.3 for name in sheet)
 
 
-def test_what_a_data_sheet_does_not_tell_is_held_to_peers():
+def test_speeds_without_a_data_sheet_are_compared_with_peers():
     of_peers = {"min_gemm_tflops": 1.0, "min_host_to_device_gb_per_s": 9.6}
     limits = limits_for("Tesla T4", simulated=False, replaced={}, of_peers=of_peers)
     assert limits["min_host_to_device_gb_per_s"] == 9.6
@@ -67,7 +67,7 @@ def test_what_a_data_sheet_does_not_tell_is_held_to_peers():
         ("NVIDIA H200", {"min_gemm_tflops": None}, {}, "unjudged"),
     ],
 )
-def test_it_is_said_what_a_speed_is_held_to(model, replaced, peers, basis):
+def test_the_reference_of_a_speed_is_reported(model, replaced, peers, basis):
     where = {"simulated": False, "replaced": replaced, "of_peers": peers}
     assert basis_of(model, **where) == basis
     assert (limits_for(model, **where)["min_gemm_tflops"] is None) == (basis == "unjudged")
@@ -83,7 +83,7 @@ def test_it_is_said_what_a_speed_is_held_to(model, replaced, peers, basis):
         (("max_xids=1", "max_xids=2"), "max_xids is given twice"),
     ],
 )
-def test_a_limit_that_cannot_be_is_refused(texts, message):
+def test_an_invalid_limit_is_refused(texts, message):
     with pytest.raises(BadArgument, match=message):
         parse_limits(texts)
 

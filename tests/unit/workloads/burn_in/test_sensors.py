@@ -38,7 +38,7 @@ READINGS = {
 
 
 def library(**changes):
-    """NVML that tells these readings and nothing else."""
+    """Replacement of NVML with the given readings."""
 
     def refuse(*_):
         raise NotSupported
@@ -60,7 +60,7 @@ def test_readings_are_in_their_units():
     assert (sample.power_watts, sample.sm_clock_mhz, sample.clock_ratio) == (690.5, 1485, 0.75)
 
 
-def test_heat_slows_and_the_power_cap_is_told_apart():
+def test_thermal_slowdowns_and_the_power_cap_are_distinguished():
     sample = NvmlSensors(library(), "gpu").sample()
     assert (sample.power_capped, sample.slowdowns.heat, sample.slowdowns.board) == (
         True,
@@ -80,7 +80,7 @@ def test_counters_are_named_like_their_limits():
     }
 
 
-def test_a_board_that_tells_nothing_gives_no_readings():
+def test_a_board_without_sensors_gives_no_readings():
     def refuse(*_):
         raise NotSupported
 
@@ -104,7 +104,7 @@ def test_xids_of_applications_are_left_out():
     assert NvmlSensors(nvml, "gpu").xids() == [48]
 
 
-def test_nothing_is_ever_set():
+def test_sensors_change_no_settings():
     setters = [name for name in vars(pynvml) if "Set" in name and "EventSet" not in name]
     sensors = NvmlSensors(library(**dict.fromkeys(setters, forbidden)), "gpu")
     assert sensors.sample().power_watts

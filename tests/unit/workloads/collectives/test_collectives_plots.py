@@ -24,7 +24,7 @@ SMALL = [
 ]
 
 
-def test_in_place_and_out_of_place_are_lines_of_their_own():
+def test_in_place_and_out_of_place_are_separate_lines():
     assert curves(ROWS, "us") == {
         "all-gather": [(8.0, 2.0), (16.0, 2.0)],
         "all-gather, in place": [(8.0, 2.0), (16.0, 2.0)],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of CUDA C++ on their way to a launch, with stand-ins for nvcc and the driver."""
+"""Compilation and launch of CUDA C++ sources, with replacements of nvcc and the driver."""
 
 import ctypes
 import enum
@@ -30,7 +30,7 @@ SUCCESS, INVALID = Status.CUDA_SUCCESS, Status.CUDA_ERROR_INVALID_VALUE
 def driver_of(
     *, launch=None, launch_bytes=None, parameters=SIGNATURE, shared_bytes=232448, threads=1024
 ):
-    """The driver's side of one module: what its source says, and what the GPU gives."""
+    """Replacement of the driver for one module: its constants, and the GPU's limits."""
     launched = []
 
     def parameter(function, index):
@@ -70,7 +70,7 @@ def driver_of(
 
 @pytest.fixture
 def loaded(monkeypatch):
-    """Loads a kernel by a driver that is so."""
+    """Return a function that loads a kernel with such a driver."""
 
     def loaded(**how):
         driver = driver_of(**how)
@@ -82,7 +82,7 @@ def loaded(monkeypatch):
 
 @pytest.fixture
 def nvcc(monkeypatch, tmp_path):
-    """Puts a program on PATH that answers --version, and else does what it is told."""
+    """Put a program on PATH that answers --version, and else runs the given script."""
 
     def nvcc(does):
         program = tmp_path / "nvcc"
@@ -105,7 +105,7 @@ def test_blocks_cover_the_whole_of_c_columns_along_x_and_rows_along_y(loaded):
     assert values == (1, 2, 3, 257, 512, 40)
 
 
-def test_a_source_that_does_not_say_how_it_is_launched_has_16_x_16_elements_a_block(loaded):
+def test_a_source_without_launch_constants_has_16_x_16_elements_per_block(loaded):
     assert loaded()[0].how == Launch(rows=16, columns=16, threads=256, shared_bytes=0)
 
 
@@ -124,7 +124,9 @@ def test_a_source_that_does_not_say_how_it_is_launched_has_16_x_16_elements_a_bl
         ({"parameters": (8, 8, 8, 8, 8, 8)}, "and not those of void matmul"),
     ],
 )
-def test_what_cannot_be_launched_is_a_bad_argument_that_names_the_source(loaded, how, message):
+def test_a_kernel_that_cannot_be_launched_is_a_bad_argument_that_names_the_source(
+    loaded, how, message
+):
     with pytest.raises(BadArgument, match=message):
         loaded(**how)
 
@@ -141,18 +143,18 @@ def test_an_error_of_nvccs_reaches_the_user_with_file_and_line(nvcc):
         compiler.compile(SOURCE, "sm_90")
 
 
-def test_what_nvcc_makes_is_taken_if_it_has_the_kernel(nvcc):
+def test_nvccs_output_is_accepted_if_it_has_the_kernel(nvcc):
     made = compile_matmul(nvcc('printf "x.text.matmul\\0" >"$out"\n'), SOURCE, "sm_90")
     assert made[1:6] == b".text"
     with pytest.raises(BadArgument, match=r'mine.cu has no kernel extern "C" __global__ void mat'):
         compile_matmul(nvcc('printf "x.text.matmul2\\0" >"$out"\n'), SOURCE, "sm_90")
 
 
-def test_without_any_compiler_the_user_is_told_what_to_install(monkeypatch):
+def test_without_any_compiler_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     missing = ImportError("none")
     monkeypatch.setattr(cuda_compiler, "load", lambda name: (_ for _ in ()).throw(missing))
     with pytest.raises(BadArgument, match="there is no NVRTC: put CUDA's nvcc on PATH, or install"):
         choose_compiler(None)
-    with pytest.raises(BadArgument, match="no nvcc: put CUDA's nvcc on PATH, or ask for nvrtc"):
+    with pytest.raises(BadArgument, match="no nvcc: put CUDA's nvcc on PATH, or choose nvrtc"):
         choose_compiler("nvcc")

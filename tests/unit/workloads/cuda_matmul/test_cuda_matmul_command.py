@@ -28,7 +28,7 @@ def test_bad_arguments_end_with_status_2_before_torch_is_imported(arguments, mes
     assert "torch" not in sys.modules
 
 
-def test_a_source_of_the_users_takes_the_place_of_all_steps(tmp_path):
+def test_a_users_source_replaces_all_steps(tmp_path):
     mine = CudaMatmulOptions(source=tmp_path / "mine.cu", dtype="bfloat16")
     (step,) = steps_of(mine)
     assert (step.name, step.path, step.dtype) == ("source", mine.source, "bfloat16")
@@ -36,7 +36,7 @@ def test_a_source_of_the_users_takes_the_place_of_all_steps(tmp_path):
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
-def test_every_source_of_the_package_is_whole_by_itself(step):
+def test_every_source_of_the_package_is_self_contained(step):
     text = step.path.read_text()
     assert "matmul(const" in text
     assert "__constant__ int launch[4]" in text

@@ -34,16 +34,16 @@ def test_attributes_become_facts_with_their_units():
     }
 
 
-def test_an_attribute_goes_by_the_name_of_cuda_h():
+def test_attributes_have_the_names_of_cuda_h():
     assert attribute_name("CU_DEVICE_ATTRIBUTE_WARP_SIZE") == "warp_size"
 
 
-def test_what_sources_tell_differently_is_said_with_each_ones_word():
+def test_disagreements_are_reported_with_each_sources_value():
     sources = {"torch": {"name": "H100", "warp_size": 32}, "NVML": {"name": "H200", "ecc": True}}
     assert disagreements(sources) == ["name is H100 by torch, H200 by NVML"]
 
 
-def test_what_one_source_alone_tells_is_so_and_is_not_counted_as_compared():
+def test_a_fact_of_one_source_is_accepted_and_does_not_count_as_compared():
     sources = {"torch": {"name": "H100", "warp_size": 32}, "NVML": {"name": "H100"}, "none": {}}
     assert (disagreements(sources), agreed(sources)) == ([], 1)
 
@@ -66,5 +66,5 @@ def test_access_between_pairs_is_a_list_for_each_and_a_matrix_for_all():
     ]
 
 
-def test_facts_are_shown_a_line_each():
+def test_facts_are_printed_one_per_line():
     assert lines({"name": "H100", "warp_size": 32}) == "  name       H100\n  warp_size  32"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gloo is kept off the loopback interface in the network of a node."""
+"""The choice of gloo's interface in the network of a node."""
 
 import socket
 
@@ -9,14 +9,14 @@ from gpupack_workloads.distributed import interface
 
 
 def own_addresses():
-    """Addresses of this machine by interface, as far as the kernel tells them of IPv4."""
+    """Return this machine's IPv4 addresses by interface."""
     found = {name: interface._address_of(name) for _, name in socket.if_nameindex()}
     return {name: socket.inet_ntoa(each) for name, each in found.items() if each}
 
 
 @pytest.fixture
 def chosen(monkeypatch):
-    """What gloo is given where the host's name leads to an address, or to none."""
+    """Return gloo's interface if the host's name has the given address, or none."""
     monkeypatch.setattr(interface, "interface_of", lambda address: f"of {address}")
 
     def choose(name_leads_to, address="10.0.0.7", **environ):

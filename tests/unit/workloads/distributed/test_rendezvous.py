@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from gpupack_workloads.distributed.rendezvous import (
-    Patience,
+    WaitPolicy,
     address_of,
     own_address,
     wait_for_name,
@@ -22,8 +22,8 @@ class Clock:
     def sleep(self, seconds):
         self.now += seconds
 
-    def patience(self, seconds):
-        return Patience(
+    def policy(self, seconds):
+        return WaitPolicy(
             deadline_seconds=seconds, pause_seconds=1, clock=lambda: self.now, sleep=self.sleep
         )
 
@@ -36,7 +36,7 @@ def test_a_name_that_appears_later_is_waited_for():
             raise socket.gaierror(-2, "Name or service not known")
         return "198.51.100.7"
 
-    assert wait_for_name("peer", clock.patience(10), resolve) == "198.51.100.7"
+    assert wait_for_name("peer", clock.policy(10), resolve) == "198.51.100.7"
     assert clock.now == 5
 
 
@@ -49,7 +49,7 @@ def test_a_long_wait_is_logged_at_first_and_then_every_ten_seconds(caplog):
         return "198.51.100.7"
 
     with caplog.at_level(logging.INFO):
-        wait_for_name("peer", clock.patience(30), resolve)
+        wait_for_name("peer", clock.policy(30), resolve)
     assert [record.getMessage() for record in caplog.records] == ["waiting for the name peer"] * 3
 
 
@@ -58,12 +58,12 @@ def test_a_name_that_never_appears_ends_the_wait_and_is_named():
         raise socket.gaierror(-2, "Name or service not known")
 
     with pytest.raises(PeersMissing, match="name peer of a worker was unknown for 10 s") as caught:
-        wait_for_name("peer", Clock().patience(10), resolve)
+        wait_for_name("peer", Clock().policy(10), resolve)
     assert isinstance(caught.value.__cause__, OSError)
 
 
 @pytest.mark.parametrize("loopback", ["127.0.0.1", "::1"])
-def test_loopback_is_reached_from_loopback(loopback):
+def test_loopback_has_a_source_address_on_loopback(loopback):
     assert address_of(loopback) == loopback
     try:
         assert own_address(loopback) == loopback
@@ -71,12 +71,12 @@ def test_loopback_is_reached_from_loopback(loopback):
         pytest.skip(f"this host has no such address: {error}")
 
 
-def test_an_address_to_which_no_way_leads_is_named():
+def test_the_error_for_an_unreachable_address_names_it():
     nowhere = "fe80::1"  # of a link, and no link is named
     with pytest.raises(PeersMissing, match=f"cannot reach {nowhere}, where the others meet: "):
         own_address(nowhere)
 
 
-def test_a_name_that_nobody_knows_has_no_address():
+def test_an_unknown_name_has_no_address():
     with pytest.raises(OSError, match=r"not known|resolution"):
-        address_of("nobody.invalid")
+        address_of("unknown.invalid")

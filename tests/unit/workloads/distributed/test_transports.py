@@ -54,7 +54,7 @@ def test_nccl_writes_its_log_to_a_file_that_is_removed():
 
 
 @pytest.mark.parametrize("name", LOG_VARIABLES)
-def test_a_log_that_the_user_has_asked_for_is_left_alone(name):
+def test_a_log_that_the_user_has_requested_does_not_change(name):
     environ = {name: "WARN"}
     with logged("nccl", environ) as log:
         assert (log, environ) == (None, {name: "WARN"})

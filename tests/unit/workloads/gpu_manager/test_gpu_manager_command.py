@@ -33,7 +33,7 @@ def test_bad_arguments_end_with_status_2_before_torch_is_imported(arguments, mes
 
 @pytest.fixture
 def invoke(monkeypatch, tmp_path):
-    """Runs the command with a session that does this; returns the outcome."""
+    """Return a function that runs the command with a given session and returns the outcome."""
 
     def invoke(survey, *arguments):
         module = types.SimpleNamespace(survey=survey)
@@ -44,7 +44,7 @@ def invoke(monkeypatch, tmp_path):
     return invoke
 
 
-def test_the_session_is_given_what_was_asked_for(invoke):
+def test_the_session_gets_the_options_of_the_command_line(invoke):
     asked = []
 
     def survey(options):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue by itself: it needs no torch, and no process."""
+"""The queue alone, without torch or processes."""
 
 from concurrent.futures import CancelledError
 
@@ -11,7 +11,7 @@ LOST = GpuLost("GPU 0 is used no more")
 
 
 class Woken(list):
-    """Notes which supervisors are woken."""
+    """Records the supervisors that are woken."""
 
     def queue(self, *gpus):
         return TaskQueue({gpu: lambda gpu=gpu: self.append(gpu) for gpu in gpus})
@@ -31,13 +31,13 @@ def numbers(tasks):
     return [task.number for task in tasks]
 
 
-def test_a_gpu_gets_its_own_tasks_first_and_then_anybodys_in_their_order():
+def test_a_gpu_gets_its_own_tasks_first_and_then_the_shared_ones_in_order():
     queue = filled(Woken().queue(0, 1), task(1), task(2, gpu=1), task(3), task(4, gpu=0))
     assert numbers(queue.take(1, least=1, most=2)) == [2, 1]
     assert numbers(queue.take(1, least=1, most=9)) == [3]
 
 
-def test_who_finds_too_few_tasks_is_woken_once_by_the_next_one():
+def test_a_supervisor_with_too_few_tasks_is_woken_once_by_the_next_one():
     woken = Woken()
     queue = woken.queue(0, 1)
     assert queue.take(1, least=1, most=2) == []
@@ -45,7 +45,7 @@ def test_who_finds_too_few_tasks_is_woken_once_by_the_next_one():
     assert woken == [1]
 
 
-def test_nobody_is_woken_for_another_gpus_task():
+def test_no_supervisor_is_woken_for_another_gpus_task():
     woken = Woken()
     queue = woken.queue(0, 1)
     queue.take(0, least=1, most=2)
@@ -53,7 +53,7 @@ def test_nobody_is_woken_for_another_gpus_task():
     assert woken == []
 
 
-def test_who_has_least_to_do_is_woken_first():
+def test_the_supervisor_with_the_fewest_tasks_is_woken_first():
     woken = Woken()
     queue = woken.queue(0, 1)
     queue.take(0, least=1, most=2)
@@ -62,7 +62,7 @@ def test_who_has_least_to_do_is_woken_first():
     assert woken == [1]
 
 
-def test_a_supervisor_that_can_take_nothing_has_another_one_woken_for_what_it_was_woken_for():
+def test_a_woken_supervisor_that_can_take_no_task_wakes_another_one():
     woken = Woken()
     queue = woken.queue(0, 1)
     queue.take(0, least=2, most=2)
@@ -73,7 +73,7 @@ def test_a_supervisor_that_can_take_nothing_has_another_one_woken_for_what_it_wa
     assert woken == [0, 1]
 
 
-def test_tasks_that_are_given_back_go_before_the_others_and_run_though_they_ran_already():
+def test_returned_tasks_come_before_the_others_and_can_run_again():
     queue = filled(Woken().queue(0), task(1), task(2), task(3))
     taken = queue.take(0, least=1, most=2)
     queue.give_back(taken)
@@ -87,7 +87,7 @@ def test_a_task_that_its_caller_has_cancelled_is_not_taken():
     assert queue.take(0, least=1, most=2) == [second]
 
 
-def test_a_lost_gpus_tasks_fail_and_anybodys_wait_for_another_gpu():
+def test_a_lost_gpus_tasks_fail_and_shared_ones_wait_for_another_gpu():
     own, anybodys = task(1, gpu=0), task(2)
     queue = filled(Woken().queue(0, 1), own, anybodys)
     queue.lose(0, LOST)
@@ -97,7 +97,7 @@ def test_a_lost_gpus_tasks_fail_and_anybodys_wait_for_another_gpu():
         queue.put(task(3, gpu=0))
 
 
-def test_when_the_last_gpu_is_lost_nothing_waits_for_ever():
+def test_when_the_last_gpu_is_lost_all_tasks_fail():
     waiting, taken = task(1), task(2)
     queue = filled(Woken().queue(0), taken, waiting)
     queue.take(0, least=1, most=1)
@@ -108,7 +108,7 @@ def test_when_the_last_gpu_is_lost_nothing_waits_for_ever():
         queue.put(task(3))
 
 
-def test_a_closed_queue_takes_no_task_and_gives_out_those_that_it_has():
+def test_a_closed_queue_accepts_no_task_and_hands_out_those_it_has():
     queue = filled(Woken().queue(0), task(1))
     queue.close(abort=False)
     with pytest.raises(ManagerClosed, match=r"task 2 \(f\) came after the manager was closed"):
@@ -118,7 +118,7 @@ def test_a_closed_queue_takes_no_task_and_gives_out_those_that_it_has():
     assert queue.finished(0)
 
 
-def test_an_aborted_queue_cancels_what_waits_and_wakes_everybody():
+def test_an_aborted_queue_cancels_waiting_tasks_and_wakes_all_supervisors():
     woken, waiting = Woken(), task(1)
     queue = filled(woken.queue(0, 1), waiting)
     queue.close(abort=True)

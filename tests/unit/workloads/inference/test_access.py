@@ -11,7 +11,7 @@ from gpupack_workloads.inference_server.access import (
 TOKEN = "0123456789abcdef" * 2
 
 
-def test_a_token_comes_of_its_file_and_else_of_the_environment(tmp_path):
+def test_a_token_is_read_from_its_file_or_else_from_the_environment(tmp_path):
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     other = {"INFERENCE_TOKEN": TOKEN[::-1]}
@@ -21,7 +21,7 @@ def test_a_token_comes_of_its_file_and_else_of_the_environment(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "short", TOKEN[:-1], "ä" * 40, f"{TOKEN}\n{TOKEN}"])
-def test_what_is_no_secret_is_refused_and_not_shown(tmp_path, text):
+def test_an_invalid_token_is_refused_and_not_shown(tmp_path, text):
     file = tmp_path / "token"
     file.write_text(text)
     for given in ((file, {}), (None, {"INFERENCE_TOKEN": text})):
@@ -36,19 +36,19 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
-def test_on_loopback_one_may_listen_without_a_token(host):
+def test_a_server_on_loopback_needs_no_token(host):
     require_reachable_by_few(host, None)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "192.168.1.5"])
-def test_nobody_listens_beyond_loopback_without_a_token(host):
+def test_a_server_without_a_token_listens_on_loopback_only(host):
     with pytest.raises(BadArgument, match="can be reached from other machines"):
         require_reachable_by_few(host, None)
     require_reachable_by_few(host, TOKEN)
 
 
 @pytest.mark.parametrize("host", ["", "example.org", "127.0.0.1:80", "1.2.3"])
-def test_an_address_that_is_none_is_refused(host):
+def test_an_invalid_address_is_refused(host):
     with pytest.raises(BadArgument, match="no IP address"):
         require_reachable_by_few(host, TOKEN)
 
@@ -78,5 +78,5 @@ async def test_all_but_health_needs_the_token(path):
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-async def test_the_kubelet_needs_none(path):
+async def test_the_kubelets_probes_need_no_token(path):
     assert await status_of(path, []) == 200

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who computes when, without a network: a token is whatever the test says."""
+"""The order of computation, without a network: the test gives the tokens."""
 
 import pytest
 from hypothesis import given
@@ -46,7 +46,7 @@ def test_a_prompt_is_computed_in_parts_and_then_its_answer_token_by_token():
     assert (sequence.output, sequence.finished, one.pages.free) == ([9, 9, 9], "length", 100)
 
 
-def test_a_request_joins_those_who_answer_and_leaves_them_when_it_is_done():
+def test_a_request_joins_the_running_batch_and_leaves_it_when_it_is_done():
     one = batch()
     long = one.submit(request(output=6))
     step(one)
@@ -80,7 +80,7 @@ def test_a_stop_token_ends_an_answer_and_is_part_of_it():
     assert (sequence.output, sequence.finished, one.idle) == ([9, 8], "stop", True)
 
 
-def test_no_more_wait_than_may():
+def test_no_more_requests_wait_than_the_maximum():
     one = batch(max_batch=1, max_waiting=2)
     for _ in range(2):
         for _ in range(3 - len(one.waiting) - len(one.running)):
@@ -133,7 +133,7 @@ def test_a_cancelled_request_frees_its_pages_wherever_it_is():
     assert (one.pages.free, one.idle) == (100, True)
 
 
-def test_tokens_ahead_are_what_those_who_are_there_may_still_generate():
+def test_tokens_ahead_are_the_remaining_tokens_of_all_requests():
     one = batch(max_batch=1)
     one.submit(request(output=5))
     one.submit(request(output=7))
@@ -154,7 +154,7 @@ ACTIONS = st.lists(
     st.integers(1, 5),
     st.integers(1, 16),
 )
-def test_whatever_comes_pages_suffice_and_everybody_ends(actions, pages, max_batch, prefill_tokens):
+def test_pages_suffice_and_every_sequence_ends(actions, pages, max_batch, prefill_tokens):
     one = batch(pages=pages, max_batch=max_batch, max_waiting=1000, prefill_tokens=prefill_tokens)
     sequences, cancelled = [], set()
     for action in actions:
@@ -189,7 +189,7 @@ def checked_step(one):
         assert len(part.sequence.tokens(part.count)) == part.count
         written = part.sequence.cached + part.count
         assert pages_for(written, PAGE) <= len(part.sequence.pages)
-    # Those who answer are never left out: that is what bounds the time between tokens.
+    # Generating sequences are in every step, which bounds the time between tokens.
     answering = [sequence for sequence in one.running if sequence.answering]
     assert [part.sequence for part in plan.decode] == answering
     one.advance(plan, [1] * len(plan.parts))

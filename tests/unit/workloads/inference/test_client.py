@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load generator beside a server that answers as the test says, over real connections."""
+"""The load generator with a server that answers as the test says, over real connections."""
 
 import asyncio
 import itertools
@@ -16,8 +16,8 @@ from starlette.routing import Route
 from gpupack_workloads.errors import BadArgument, NoSuchDevice, WorkloadError
 from gpupack_workloads.inference_load.arrivals import Arrival, Traffic
 from gpupack_workloads.inference_load.client import Target, about, drive
-from gpupack_workloads.inference_load.elsewhere import run, target_of
 from gpupack_workloads.inference_load.options import LoadOptions
+from gpupack_workloads.inference_load.other_server import run, target_of
 from gpupack_workloads.inference_load.summary import figures_of
 from gpupack_workloads.inference_server.access import Authenticated
 from gpupack_workloads.inference_server.listener import bound
@@ -28,7 +28,7 @@ TRAFFIC = Traffic(rate_per_s=1, seconds=1, prompt_tokens=1, output_tokens=1, see
 
 @pytest.fixture
 def serve():
-    """Starts a server that answers completions so; returns its address."""
+    """Return a function that starts a server with a given answer and returns its address."""
     running = []
 
     def serve(complete):
@@ -62,7 +62,7 @@ def serve():
 
 
 def streamed(*pieces, pause=0.0):
-    """Answers with these lists of tokens, as many as are asked for; the last says so."""
+    """Return a handler that answers with lists of tokens up to max_tokens, and a finish reason."""
 
     async def complete(call):
         asked = json.loads(await call.body())
@@ -157,21 +157,21 @@ def test_a_server_elsewhere_is_measured_and_never_called_verified(serve, tmp_pat
     assert [row["quantity"] for row in result.rows][:1] == ["ttft"]
 
 
-def test_a_gpu_that_is_required_and_that_the_server_has_not_is_missed(serve, monkeypatch):
+def test_a_required_gpu_that_the_server_lacks_is_an_error(serve, monkeypatch):
     target = serve(streamed([1]))
     monkeypatch.setenv("INFERENCE_TOKEN", TOKEN)
     with pytest.raises(NoSuchDevice, match="a GPU is required"):
         run(LoadOptions(url=target.url, require_gpu=True))
 
 
-def test_a_load_of_no_requests_is_refused_elsewhere_too(serve, monkeypatch):
+def test_an_empty_load_is_refused_for_another_server_too(serve, monkeypatch):
     target = serve(streamed([1]))
     monkeypatch.setenv("INFERENCE_TOKEN", TOKEN)
     with pytest.raises(BadArgument, match=r"no request begins within 0.1 s at 0.01 per second"):
         run(LoadOptions(url=target.url, rate=0.01, seconds=0.1))
 
 
-def test_a_server_that_does_not_know_us_or_is_none_is_refused(serve):
+def test_a_server_that_refuses_the_token_or_is_no_inference_server_is_refused(serve):
     target = serve(streamed([1]))
     assert about(target).vocabulary == 9
     with pytest.raises(BadArgument, match="401"):
@@ -181,7 +181,7 @@ def test_a_server_that_does_not_know_us_or_is_none_is_refused(serve):
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://a", "http://", "http://a/v1"])
-def test_what_is_no_address_of_a_server_is_refused(url):
+def test_an_invalid_server_address_is_refused(url):
     with pytest.raises(BadArgument, match="is not http"):
         target_of(LoadOptions(url=url))
 

@@ -53,9 +53,7 @@ def test_another_server_is_looked_for_without_torch(url):
         (["--token-file=token"], "--token-file is for the server of --url"),
     ],
 )
-def test_what_is_said_of_another_server_than_the_one_that_is_asked_is_refused(
-    arguments, message, caplog
-):
+def test_options_of_a_started_server_are_refused_with_url(arguments, message, caplog):
     outcome = CliRunner().invoke(main, ["inference-load", *arguments])
     assert (outcome.exit_code, message in outcome.stderr + caplog.text) == (2, True)
 
@@ -79,7 +77,7 @@ def test_a_library_that_is_not_installed_is_named_with_how_to_get_it(monkeypatch
 
 @pytest.fixture
 def invoke(monkeypatch, tmp_path):
-    """Runs a command with this in place of what needs torch; returns the outcome."""
+    """Return a function that runs a command with a replacement of the torch part."""
 
     def invoke(module, run, *arguments):
         name = f"gpupack_workloads.{module}"
@@ -91,7 +89,7 @@ def invoke(monkeypatch, tmp_path):
     return invoke
 
 
-def test_the_load_is_given_what_was_asked_for(invoke):
+def test_the_load_gets_the_options_of_the_command_line(invoke):
     asked = []
 
     def run(options):
@@ -106,7 +104,7 @@ def test_the_load_is_given_what_was_asked_for(invoke):
     assert asked == [LoadOptions(rate=2.5, seconds=3.0, max_batch=4, graphs=False, seed=5)]
 
 
-def test_the_server_is_given_what_was_asked_for_and_tells_how_it_ended(invoke):
+def test_the_server_gets_the_options_of_the_command_line_and_reports_how_it_ended(invoke):
     asked = []
 
     def run(options):
@@ -126,7 +124,7 @@ def test_a_server_is_a_command_and_no_workload():
     assert "inference-server" not in commands.names()
 
 
-def test_an_address_that_another_has_is_named():
+def test_the_error_for_a_used_address_names_it():
     with bound("127.0.0.1", 0) as first:
         first.listen()
         port = first.getsockname()[1]

@@ -31,7 +31,7 @@ def test_the_server_takes_its_arguments_and_listens_where_probes_and_service_loo
     )
 
 
-def test_it_has_a_token_of_a_secret_that_the_comment_says_how_to_make():
+def test_its_token_is_in_a_secret_whose_creation_is_in_a_comment():
     (volume,) = POD["volumes"]
     (mount,) = CONTAINER["volumeMounts"]
     made = re.search(r"create secret generic (\S+) --from-literal=(\w+)=", PATH.read_text())
@@ -41,5 +41,5 @@ def test_it_has_a_token_of_a_secret_that_the_comment_says_how_to_make():
     assert arguments()["token_file"] == pathlib.Path(mount["mountPath"]) / made[2]
 
 
-def test_it_is_given_time_to_answer_those_it_has():
+def test_its_grace_period_is_long_enough_to_drain():
     assert arguments()["drain_seconds"] + 2 <= POD["terminationGracePeriodSeconds"]

@@ -10,7 +10,7 @@ COUNT = 20
 
 
 class Holders(RuleBasedStateMachine):
-    """Whatever is taken and given back, no page has two holders and none is lost."""
+    """Random allocations: no page has two holders and none is lost."""
 
     held = Bundle("held")
 
@@ -46,7 +46,7 @@ class Holders(RuleBasedStateMachine):
 TestHolders = Holders.TestCase
 
 
-def test_a_page_that_nobody_holds_cannot_be_given_back():
+def test_a_free_page_cannot_be_released():
     pages = Pages(3)
     taken = pages.take(2)
     pages.give_back(taken)

@@ -16,7 +16,7 @@ def test_a_prompt_is_numbers_or_their_text():
     assert ask(prompt=[1, 2, 99]).prompt == ask(prompt=" 1 2\n99").prompt == (1, 2, 99)
 
 
-def test_what_is_not_said_is_as_openai_has_it():
+def test_defaults_are_openais():
     request = ask(prompt=[1])
     assert (request.max_tokens, request.temperature, request.stop) == (16, 1.0, frozenset())
     assert ask(prompt=[1], max_tokens=None, temperature=None, n=None).max_tokens == 16
@@ -57,7 +57,7 @@ def test_a_seed_is_kept_and_without_one_each_request_has_its_own():
         ({"prompt": [1], "stop_token_ids": [1] * 65}, 400, "more than 64"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_served_is_refused_with_the_reason(body, status, message):
+def test_an_unsupported_request_is_refused_with_the_reason(body, status, message):
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     with pytest.raises(Refused) as refused:
         parsed(text, LIMITS)

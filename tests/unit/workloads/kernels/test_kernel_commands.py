@@ -36,7 +36,7 @@ from gpupack_workloads.softmax.options import lengths
         (["llm-kernels", "--vocabulary", "1"], "1 is not in the range"),
     ],
 )
-def test_what_cannot_be_served_ends_with_status_2_and_says_why(arguments, message):
+def test_unsupported_arguments_end_with_status_2_and_a_reason(arguments, message):
     outcome = CliRunner().invoke(main, arguments)
     assert (outcome.exit_code, message in outcome.output) == (2, True), outcome.output
     assert "torch" not in sys.modules
@@ -48,7 +48,7 @@ def test_softmax_takes_one_length_or_all_that_double():
     assert lengths(None, simulated=True) == [1024]
 
 
-def test_gemm_takes_one_size_and_type_or_what_suits_the_device():
+def test_gemm_takes_one_size_and_type_or_defaults_for_the_device():
     assert (sizes(5, simulated=False), types("float32", simulated=True)) == ((5,), ("float32",))
     assert (sizes(None, simulated=False), sizes(None, simulated=True)) == ((4096, 8192), (96,))
     assert "bfloat16" in types(None, simulated=False)
@@ -60,7 +60,7 @@ def test_a_ragged_product_has_no_side_that_divides_by_anything_useful():
     assert ragged(1) == (1, 2, 4)
 
 
-def test_llm_kernels_have_the_sizes_of_llama_3_8b_unless_told_and_small_ones_without_a_gpu():
+def test_llm_kernels_default_to_the_sizes_of_llama_3_8b_and_to_small_ones_without_a_gpu():
     assert sizes_for(LlmOptions(), simulated=True) == CPU_SIZES
     usual = sizes_for(LlmOptions(), simulated=False)
     assert (usual, usual.tokens, usual.vocabulary) == (GPU_SIZES, 8192, 128256)

@@ -30,7 +30,7 @@ def test_bad_arguments_end_with_status_2_before_mpi_is_imported(arguments, messa
 
 @pytest.fixture
 def invoke(monkeypatch, tmp_path):
-    """Runs the command with a rank that does this; returns the outcome and what it has left."""
+    """Return a function that runs the command with a given rank and returns outcome and message."""
 
     def invoke(measure, *arguments):
         module = types.SimpleNamespace(measure=measure)
@@ -57,12 +57,12 @@ def test_the_first_rank_of_a_worker_reports(invoke):
     assert asked == [MpiOptions(size=64, grid=9, sweeps=3, seed=5, require_gpu=True)]
 
 
-def test_its_other_ranks_say_nothing(invoke):
+def test_its_other_ranks_print_nothing(invoke):
     outcome, left = invoke(lambda options: None)
     assert (outcome.exit_code, outcome.stdout, left) == (0, "", "")
 
 
-def test_a_rank_that_has_found_something_wrong_says_so_and_ends_with_status_3(invoke):
+def test_a_rank_with_a_wrong_result_reports_it_and_ends_with_status_3(invoke):
     def measure(options):
         raise WrongResult("7 of 8 sums over 2 ranks are wrong")
 

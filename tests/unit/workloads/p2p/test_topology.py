@@ -21,7 +21,7 @@ def test_links_and_numa_nodes_are_found_by_uuid():
     assert (found.node("GPU-aaaa"), found.node("GPU-bbbb")) == ("0", "1")
 
 
-def test_what_the_driver_does_not_say_is_unknown():
+def test_links_that_the_driver_does_not_report_are_unknown():
     assert topology(MATRIX).link("GPU-aaaa", "GPU-cccc") == "unknown"
     assert topology("").link("GPU-aaaa", "GPU-bbbb") == "unknown"
     assert topology("").node("GPU-aaaa") == "unknown"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes, pieces and bandwidths; and what the plan knows of the kernel's source."""
+"""Sizes, pieces and bandwidths, and the plan's agreement with the kernel's source."""
 
 import re
 
@@ -8,9 +8,9 @@ import pytest
 from gpupack_workloads.p2p_cpp import SOURCE
 from gpupack_workloads.p2p_cpp.plan import (
     LARGEST_PIECE_BYTES,
-    LEAST_BYTES,
-    LEAST_PIECE_BYTES,
     MAX_BYTES,
+    MIN_BYTES,
+    MIN_PIECE_BYTES,
     TILE_BYTES,
     blocks_of,
     gb_per_s,
@@ -49,18 +49,18 @@ def test_pieces_cover_a_copy_without_gap_or_overlap(total):
 
 def test_pieces_are_an_eighth_but_never_small_and_never_large():
     assert [piece_bytes(total) for total in (1, 2**21, 2**24, 2**30)] == [
-        LEAST_PIECE_BYTES,
-        LEAST_PIECE_BYTES,
+        MIN_PIECE_BYTES,
+        MIN_PIECE_BYTES,
         2**21,
         LARGEST_PIECE_BYTES,
     ]
-    # Buffers for the largest copy do for all others.
+    # Buffers for the largest copy suffice for all others.
     sizes = [piece_bytes(total) for total in range(1, 2**27, 999_983)]
     assert sizes == sorted(sizes)
 
 
 def test_a_turn_has_many_small_copies_and_few_large_ones():
-    assert (repeats_of(LEAST_BYTES), repeats_of(2**30), repeats_of(MAX_BYTES)) == (20, 4, 2)
+    assert (repeats_of(MIN_BYTES), repeats_of(2**30), repeats_of(MAX_BYTES)) == (20, 4, 2)
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ def test_bandwidth_counts_each_direction_in_units_of_a_billion_bytes():
     assert gb_per_s(2_000_000_000, 2, 0.5) == 8
 
 
-def test_the_source_is_whole_by_itself():
+def test_the_source_is_self_contained():
     assert "#include" not in SOURCE.read_text()

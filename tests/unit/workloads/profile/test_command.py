@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `profile` puts around another command; torch's profiler itself needs torch."""
+"""`profile` around another command; torch's profiler itself needs torch."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpupack_workloads.cli import main
-from gpupack_workloads.profile.around import around, recorded_rank
+from gpupack_workloads.profile.recorded_run import around, recorded_rank
 from gpupack_workloads.profile.settings import Recording
 from gpupack_workloads.results import Result
 
@@ -38,7 +38,7 @@ esac
 
 @pytest.fixture
 def recorder(monkeypatch):
-    """Stands in for the recorder: says in the result that it ran."""
+    """Replacement of the recorder that marks the result."""
 
     def record(recording, run):
         return msgspec.structs.replace(run(), workload=f"profile of {recording.workload}")
@@ -49,7 +49,7 @@ def recorder(monkeypatch):
 
 @pytest.fixture
 def workload(monkeypatch):
-    """Stands in for matmul; returns what it was asked for."""
+    """Replacement of matmul; returns the list of its options."""
     asked = []
 
     def run(options):
@@ -62,7 +62,7 @@ def workload(monkeypatch):
 
 @pytest.fixture
 def nsys(monkeypatch, tmp_path):
-    """Puts a stand-in for nsys on the PATH."""
+    """Put a replacement of nsys on the PATH."""
 
     def install(*, status=0):
         path = tmp_path / "bin" / "nsys"
@@ -87,7 +87,7 @@ def test_a_workload_is_run_with_its_arguments_inside_the_recorder(tmp_path, reco
     assert [(options.size, options.seed) for options in workload] == [(128, 4)]
 
 
-def test_a_gang_is_left_to_its_processes_which_are_told_by_their_environment(monkeypatch):
+def test_processes_of_a_gang_record_themselves_as_their_environment_says(monkeypatch):
     recording = Recording("allreduce", pathlib.Path("/profile"), 7)
     seen = []
 
@@ -101,7 +101,7 @@ def test_a_gang_is_left_to_its_processes_which_are_told_by_their_environment(mon
     assert seen == [recording]
 
 
-def test_a_process_of_a_gang_records_only_if_it_is_told_to(monkeypatch, recorder):
+def test_a_process_of_a_gang_records_only_on_request(monkeypatch, recorder):
     def measure(options, backend):
         return DONE
 

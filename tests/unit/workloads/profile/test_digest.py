@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a trace file to where the time went."""
+"""Figures of a trace file."""
 
 import gzip
 import json
@@ -78,17 +78,17 @@ def test_a_trace_of_nothing_has_no_shares():
         ("void at::native::reduce_kernel<512, 1>", False),
     ],
 )
-def test_what_communicates_is_known_by_its_name(name, communicates):
+def test_communication_is_identified_by_event_names(name, communicates):
     assert is_communication(name) is communicates
 
 
-def test_copies_from_and_to_the_host_stand_apart_from_kernels():
+def test_host_copies_are_separate_from_kernels():
     long_copy = entry("Memcpy DtoH (Device -> Pageable)", 400, 350, "gpu_memcpy")
     figures = digest(parse([*GPU, long_copy])).metrics()
     assert (figures["top_kernel"], figures["host_copy_ratio"]) == ("gemm", 0.72)
 
 
-def test_rows_are_as_many_as_asked_and_short():
+def test_the_number_of_rows_is_as_requested_and_names_are_short():
     seen = digest(parse([*GPU, entry("k" * 500, 300, 90)]))
     rows = seen.rows(2)
     assert [row["calls"] for row in rows] == [2, 1]

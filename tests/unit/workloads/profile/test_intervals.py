@@ -11,7 +11,7 @@ TIMES = st.lists(
 
 
 def seconds(intervals):
-    """Every whole moment that an interval covers."""
+    """Return every whole number that an interval covers."""
     return {moment for start, end in intervals for moment in range(start, end)}
 
 
@@ -21,7 +21,7 @@ def test_times_that_overlap_count_once(intervals):
 
 
 @given(TIMES, TIMES)
-def test_what_is_outside_of_others_is_what_they_do_not_cover(intervals, others):
+def test_the_part_of_intervals_outside_of_others_is_computed(intervals, others):
     assert length_outside(intervals, others) == len(seconds(intervals) - seconds(others))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a training whose process says this, or ends so; the process is a stand-in."""
+"""Outcomes of a training by messages and end of its process, which is a replacement."""
 
 import multiprocessing
 import signal
@@ -20,14 +20,14 @@ from gpupack_workloads.results import Result
 from gpupack_workloads.tensorflow import supervised
 from gpupack_workloads.tensorflow.options import TensorFlowOptions
 from gpupack_workloads.tensorflow.setup import setup_for
-from gpupack_workloads.tensorflow.supervised import Child, Failed, Met, run_supervised
+from gpupack_workloads.tensorflow.supervised import Child, Failed, WorkersMet, run_supervised
 
 RESULT = Result(workload="tensorflow", headline="h", verified=True, simulated=True, metrics={})
 SPAWN = multiprocessing.get_context("spawn")
 
 
 def say(connection, words, end):
-    """A process that speaks and ends, by a signal where one is named."""
+    """Start a process that sends messages and ends, by a signal if one is given."""
     for word in words:
         connection.send(word)
     if end is not None:
@@ -36,7 +36,7 @@ def say(connection, words, end):
 
 @pytest.fixture
 def outcome():
-    """What a process comes to that says these words."""
+    """Return the outcome of a process that sends these messages."""
     started = []
 
     def outcome(*words, end=None, workers=2, seconds=60.0):
@@ -53,14 +53,14 @@ def outcome():
         process.join()
 
 
-def test_workers_meet_and_one_result_comes(outcome):
-    assert outcome(Met(), RESULT) == RESULT
+def test_workers_meet_and_return_one_result(outcome):
+    assert outcome(WorkersMet(), RESULT) == RESULT
 
 
 @pytest.mark.parametrize("kind", [OutOfMemory, PeersMissing, WorkloadError])
-def test_an_error_is_raised_as_it_was_there(outcome, kind):
+def test_an_error_of_the_child_is_raised_in_the_parent(outcome, kind):
     with pytest.raises(kind, match="why") as raised:
-        outcome(Met(), Failed(kind.exit_status, "why"))
+        outcome(WorkersMet(), Failed(kind.exit_status, "why"))
     assert type(raised.value) is kind
 
 
@@ -70,16 +70,16 @@ def test_a_wrong_result_keeps_its_figures(outcome):
     assert raised.value.result == RESULT
 
 
-def test_an_end_without_a_word_says_how(outcome):
+def test_a_child_that_ends_without_a_message_is_reported_with_its_status(outcome):
     with pytest.raises(WorkloadError, match="ended by signal 9"):
-        outcome(Met(), end=signal.SIGKILL)
+        outcome(WorkersMet(), end=signal.SIGKILL)
     with pytest.raises(WorkloadError, match="ended by status 0"):
         outcome()
 
 
 def test_tensorflows_abort_in_a_gang_is_another_workers_loss(outcome):
     with pytest.raises(PeersMissing, match="another worker is lost"):
-        outcome(Met(), end=signal.SIGABRT)
+        outcome(WorkersMet(), end=signal.SIGABRT)
     with pytest.raises(WorkloadError, match="ended by signal 6") as raised:
         outcome(end=signal.SIGABRT, workers=1)
     assert type(raised.value) is WorkloadError
@@ -96,7 +96,7 @@ def test_workers_that_do_not_meet_in_time_are_missing():
     theirs.close()
 
 
-def test_what_nobody_expected_is_told_and_the_handlers_are_as_before():
+def test_an_unexpected_error_is_reported_and_the_handlers_are_restored():
     before = signal.getsignal(signal.SIGTERM)
     # There is no TensorFlow here, or a GPU is missing: the process fails either way.
     options = TensorFlowOptions(require_gpu=True)
@@ -105,12 +105,12 @@ def test_what_nobody_expected_is_told_and_the_handlers_are_as_before():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_sigterm_is_heard():
+def test_sigterm_ends_the_training():
     code = (
         "import sys\n"
         "from gpupack_workloads.tensorflow import supervised\n"
         "from gpupack_workloads.errors import Terminated\n"
-        "with supervised._heeding_signals():\n"
+        "with supervised._raising_on_signals():\n"
         "    try:\n"
         "        print('ready', flush=True)\n"
         "        sys.stdin.read()\n"
@@ -127,7 +127,7 @@ def test_sigterm_is_heard():
     with process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGTERM)
-        assert process.stdout.read() == "told to end by SIGTERM\n"
+        assert process.stdout.read() == "stopped by SIGTERM\n"
 
 
 def test_signals_that_end_a_training_have_their_status():

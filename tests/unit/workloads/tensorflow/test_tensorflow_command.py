@@ -20,7 +20,7 @@ RESULT = Result(workload="tensorflow", headline="h", verified=True, simulated=Tr
 
 @pytest.fixture
 def invoke(monkeypatch, tmp_path):
-    """Runs the command with a training that does this; returns the outcome and what it has left."""
+    """Return a function that runs the command with a training and returns outcome and message."""
 
     def invoke(train, *arguments, **environ):
         module = types.SimpleNamespace(run_supervised=train)
@@ -52,7 +52,7 @@ def test_bad_arguments_end_with_status_2_before_tensorflow_is_imported(arguments
     assert "tensorflow" not in sys.modules
 
 
-def test_what_the_container_cannot_be_ends_with_status_2(invoke):
+def test_an_invalid_environment_of_the_container_ends_with_status_2(invoke):
     outcome, left = invoke(lambda *_: RESULT, GPUPACK_WORKERS="two")
     assert (outcome.exit_code, left) == (2, "")
 

@@ -21,17 +21,17 @@ def found(**changes):
         ({"peak_mib": 101}, "tensors had 101 MiB of a GPU, above the limit of 100 MiB"),
     ],
 )
-def test_each_fault_is_told(changes, message):
+def test_each_fault_is_reported(changes, message):
     (fault,) = found(**changes).faults(limit_mib=100)
     assert message in fault
 
 
-def test_without_faults_there_is_nothing_to_tell():
+def test_without_faults_none_are_reported():
     assert found().faults(limit_mib=100) == []
     assert found(peak_mib=None).faults(limit_mib=0) == []
 
 
-def test_a_loss_that_is_no_number_leaves_a_result_that_can_be_read():
+def test_a_loss_of_nan_gives_a_readable_result():
     about = {"replicas": 1}
     result = summarise(found(loss=float("nan")), about, simulated=True, verified=False)
     assert b"null" not in in_full(result)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a container says of itself becomes TensorFlow's settings; TensorFlow is not needed."""
+"""TensorFlow's settings from a container's environment; TensorFlow is not needed."""
 
 import json
 import subprocess
@@ -36,8 +36,8 @@ def setup(environ, **options):
 
 
 def test_tf_config_follows_from_the_gang():
-    told = json.loads(setup(GANG).environment["TF_CONFIG"])
-    assert told == {
+    config = json.loads(setup(GANG).environment["TF_CONFIG"])
+    assert config == {
         "cluster": {"worker": [f"train-1-{i}.train.team.svc:29400" for i in range(2)]},
         "task": {"type": "worker", "index": 1},
     }
@@ -57,7 +57,7 @@ def test_a_worker_that_is_alone_has_a_replica_on_each_of_its_gpus():
     assert "TF_CONFIG" not in alone.environment
 
 
-def test_which_gpus_cuda_shows_is_left_as_the_container_has_it():
+def test_cuda_visible_devices_stays_as_the_container_has_it():
     assert not [name for name in setup(WHOLE).environment if name.startswith("CUDA")]
 
 
@@ -83,7 +83,7 @@ def test_a_fraction_is_of_the_share_or_of_the_gpu():
     assert setup(WHOLE, memory_fraction=0.5).settings(2).memory_limit_mib == [40_000, 40_000]
 
 
-def test_beside_a_limit_memory_grows_by_the_environment():
+def test_with_a_limit_memory_growth_is_set_by_the_environment():
     assert setup(SHARE).settings(1).memory_growth is False
     assert setup(SHARE).environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
 
@@ -103,7 +103,7 @@ def test_gangs_on_shares_do_without_nccl(backend, collectives):
         ({"TF_CONFIG": "{"}, {}, "TF_CONFIG: '{': .*; write"),
     ],
 )
-def test_what_a_container_cannot_be_is_a_bad_argument(environ, options, message):
+def test_an_invalid_environment_of_the_container_is_a_bad_argument(environ, options, message):
     with pytest.raises(BadArgument, match=message):
         setup(environ, **options)
 

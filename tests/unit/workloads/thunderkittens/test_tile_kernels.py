@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources in tile C++ on their way to a launch, with a stand-in for the driver; their arguments."""
+"""Compilation and launch of tile C++ sources, with a replacement of the driver; arguments."""
 
 import ctypes
 import struct
@@ -37,7 +37,7 @@ class Status(int):
 
 
 class Map:
-    """A tensor map that says what it was made of."""
+    """A tensor map that records its arguments."""
 
     def __init__(self, address):
         self._bytes = ctypes.create_string_buffer(struct.pack("<Q", address).ljust(128, b"m"), 128)
@@ -47,7 +47,7 @@ class Map:
 
 
 def driver_of(*, size, constants):
-    """The driver's side of a module whose kernel takes one structure of a size."""
+    """Replacement of the driver for a module whose kernel takes one structure of a given size."""
     launched, maps, places = [], [], {}
 
     def symbol(module, name):
@@ -97,7 +97,7 @@ def driver_of(*, size, constants):
 
 @pytest.fixture
 def loaded(monkeypatch):
-    """Loads the product's source by a driver that is so."""
+    """Return a function that loads the product's source with such a driver."""
 
     def loaded(*, size, constants, rest=0):
         kernels.tensor_map.cache_clear()
@@ -136,14 +136,14 @@ def test_the_folder_of_the_headers_is_named_by_the_environment(tmp_path):
     assert root_of({"TK_ROOT": str(tmp_path)}) == tmp_path
 
 
-def test_nvrtc_is_given_what_it_lacks_of_the_standard_library():
+def test_nvrtc_gets_the_missing_headers_of_the_standard_library():
     build = build_of(Path("/tk"))
     assert (build.standard, build.folders) == ("c++20", (Path("/tk/include"),))
     assert "#include <cuda/std/bit>" in build.nvrtc_headers["bit"]
     assert build.nvrtc_options == ("-DKITTENS_NO_HOST",)
 
 
-def test_a_source_that_lost_a_kernel_is_refused():
+def test_a_source_without_one_of_its_kernels_is_refused():
     compiler = types.SimpleNamespace(
         name="nvcc 13.0", compile=lambda path, arch, build: b".text.another\0"
     )
@@ -159,7 +159,7 @@ def test_a_map_has_columns_of_64_elements_and_the_box_of_a_tile():
 
 
 @pytest.mark.parametrize(("alignment", "at", "each"), [(64, 64, 256), (128, 128, 384)])
-def test_tensors_lie_where_the_compiler_has_put_them(loaded, alignment, at, each):
+def test_tensors_are_at_the_compilers_offsets(loaded, alignment, at, each):
     constants = {b"launch": [384, 230400, alignment], b"boxes": BOXES}
     made, driver = loaded(size=3 * each + alignment, constants=constants, rest=4)
     shapes = [(1, 1, 130, 64), (1, 1, 64, 512), (1, 1, 130, 512)]
@@ -180,7 +180,7 @@ def test_tensors_lie_where_the_compiler_has_put_them(loaded, alignment, at, each
     ]
 
 
-def test_a_tensor_that_comes_again_is_described_once(loaded):
+def test_a_repeated_tensor_is_described_once(loaded):
     made, driver = loaded(size=768, constants={b"launch": [384, 1024, 64], b"boxes": BOXES})
     operands = [Operand(16 * number, (1, 1, 64, 64)) for number in (1, 2, 3)]
     for _ in range(3):

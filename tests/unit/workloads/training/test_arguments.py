@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the training workloads refuse before torch is imported."""
+"""Arguments that the training workloads refuse before torch is imported."""
 
 import subprocess
 import sys

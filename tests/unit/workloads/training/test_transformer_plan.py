@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a batch is cut, what a token costs, and where checkpoints lie: none of it needs torch."""
+"""Splits of a batch, cost of a token, and places of checkpoints, without torch."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_micro_batches_fit_memory_and_fill_a_pipeline(ranks, parallel, expected)
     assert parts(ranks, parallel=parallel) == expected
 
 
-def test_accumulation_is_taken_at_its_word():
+def test_requested_accumulation_is_used_unchanged():
     assert parts(2, accumulate=12) == 12
 
 
@@ -69,7 +69,7 @@ def test_the_pointer_names_the_newest_checkpoint(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["attempt-1", "attempt-2", "latest"]
 
 
-def test_a_checkpoint_that_is_not_whole_does_not_count(tmp_path):
+def test_an_incomplete_checkpoint_does_not_count(tmp_path):
     written(tmp_path, at(1, 10))
     (tmp_path / "attempt-1/step-20").mkdir()
     assert latest(tmp_path) == at(1, 10)
@@ -78,14 +78,14 @@ def test_a_checkpoint_that_is_not_whole_does_not_count(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["attempt-1/step-99", "../elsewhere", ""])
-def test_where_the_pointer_leads_nowhere_the_newest_whole_one_is_taken(tmp_path, text):
+def test_with_a_broken_pointer_the_newest_complete_checkpoint_is_used(tmp_path, text):
     for checkpoint in (at(1, 30), at(2, 20), at(2, 10)):
         write(tmp_path, checkpoint)
     (tmp_path / "latest").write_text(text)
     assert latest(tmp_path) == at(2, 20)
 
 
-def test_a_pointer_that_leads_nowhere_with_nothing_else_is_refused(tmp_path):
+def test_a_broken_pointer_without_any_complete_checkpoint_is_refused(tmp_path):
     (tmp_path / "latest").write_text("attempt-1/step-99")
     with pytest.raises(BadArgument, match="which is no checkpoint there"):
         latest(tmp_path)
@@ -105,7 +105,7 @@ def test_a_start_claims_a_number_above_all_others_and_no_smaller_than_its_own(tm
     assert claim(tmp_path, 1) == 10
 
 
-def test_a_start_that_has_saved_nothing_yet_has_taken_over_all_the_same(tmp_path):
+def test_a_start_takes_over_before_its_first_checkpoint(tmp_path):
     first = claim(tmp_path, 1)
     refuse_if_replaced(tmp_path, first)
     claim(tmp_path, 1)
@@ -119,14 +119,14 @@ def test_the_newest_checkpoint_and_the_one_before_it_are_kept(tmp_path):
     assert sorted(path.name for path in (tmp_path / "attempt-1").iterdir()) == ["step-2", "step-3"]
 
 
-def test_what_a_later_attempt_wrote_is_not_removed_by_an_earlier_one(tmp_path):
+def test_an_earlier_attempt_does_not_remove_checkpoints_of_a_later_one(tmp_path):
     for checkpoint in (at(2, 1), at(1, 1), at(1, 2), at(1, 3)):
         write(tmp_path, checkpoint)
     forget_old(tmp_path, at(1, 3))
     assert (tmp_path / at(2, 1).name).is_dir()
 
 
-def test_what_the_pointer_names_is_never_removed(tmp_path):
+def test_the_checkpoint_of_the_pointer_is_never_removed(tmp_path):
     written(tmp_path, at(1, 10))
     for checkpoint in (at(1, 20), at(2, 20), at(2, 30)):
         write(tmp_path, checkpoint)
@@ -135,11 +135,11 @@ def test_what_the_pointer_names_is_never_removed(tmp_path):
     assert not (tmp_path / at(1, 20).name).exists()
 
 
-def test_who_has_not_said_that_it_saved_is_missing(tmp_path):
+def test_processes_that_have_not_reported_a_save_are_missing(tmp_path):
     with leaving(tmp_path, 0):
         pass
     with pytest.raises(Interrupted), leaving(tmp_path, 1):
-        raise Interrupted("told to end")
+        raise Interrupted("stopped")
     with pytest.raises(KeyboardInterrupt), leaving(tmp_path, 2):
         raise KeyboardInterrupt
     assert missing(tmp_path) == ["2"]

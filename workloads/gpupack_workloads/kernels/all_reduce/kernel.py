@@ -3,11 +3,11 @@
 
 Every rank writes packets into every rank's inbox and waits for those in its own. A packet is one
 64-bit word: a float, and above it the number of the call. Hardware writes 8 aligned bytes at once,
-so whoever sees the number sees the float, and neither fence nor barrier is needed: the time is one
+so a rank that sees the number sees the float; neither fence nor barrier is needed: the time is one
 way over the link, where a barrier followed by reads from peers takes three.
 
 An inbox holds two calls. A rank that writes call c + 2 has ended c + 1, for which it needed every
-rank's packets of c + 1, which a rank sends when it has ended c: nobody still reads what is
+rank's packets of c + 1, which a rank sends when it has ended c: no rank still reads what is
 overwritten. The call's number lives in the device's memory so that a CUDA graph can replay the
 kernel; a program has its own number and its own places, since sizes (so grids) may alternate.
 
@@ -23,7 +23,7 @@ def all_reduce_kernel(
     mine, total, inboxes, calls, count, places,
     RANK: tl.constexpr, RANKS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Push to every inbox, wait at one's own, add."""
+    """Push to every inbox, wait for the own inbox, and add."""
     program = tl.program_id(0)
     call = tl.load(calls + program) + 1
     position = program * TILE + tl.arange(0, TILE)

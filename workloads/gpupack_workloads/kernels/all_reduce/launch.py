@@ -31,8 +31,8 @@ class AllReduce:
             every rank can write.
         rank: ours.
         device: where the buffers are.
-        largest_bytes: of one buffer; the inboxes were made for it.
-        owner: what holds the inboxes' memory; kept as long as this lives.
+        largest_bytes: bytes of one buffer; the inboxes were made for it.
+        owner: owner of the inboxes' memory, kept as long as this object.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Bound:
     """A compiled kernel with its grid and arguments.
 
     Past what Triton does at each launch, which takes longer than the sum: it asks for device and
-    stream, makes metadata for hooks that nobody has set, and looks each tensor up. The launcher
+    stream, makes metadata for hooks that are not set, and looks each tensor up. The launcher
     takes addresses as they are; the tensors are kept, so that the addresses stay theirs.
 
     Args:
@@ -136,7 +136,7 @@ def symmetric_all_reduce(group: dist.ProcessGroup, device: torch.device) -> AllR
     inbox = symmetric.empty(inbox_words(ranks=group.size()), dtype=torch.int64, device=device)
     handle = symmetric.rendezvous(inbox, group)
     inbox.zero_()
-    # Nobody may write into an inbox that its owner has not cleared.
+    # No rank may write into an inbox that its owner has not cleared.
     torch.cuda.synchronize(device)
     dist.barrier(group)
     return AllReduce(handle.buffer_ptrs, rank=group.rank(), device=device, owner=(inbox, handle))

@@ -22,7 +22,7 @@ from gpupack_workloads.kernels.attention.tuning import (
 from gpupack_workloads.kernels.casts import as_product
 from gpupack_workloads.kernels.devices import device_of, is_hopper, properties_of
 from gpupack_workloads.kernels.eager import past_dispatcher, sees_operators
-from gpupack_workloads.kernels.rows import room_as
+from gpupack_workloads.kernels.rows import empty_like_heads
 
 Three = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -45,7 +45,7 @@ def attention(
         k: (batch, key heads, length of keys, dimension); key heads divide heads.
         v: as k.
         causal: whether row i sees only keys up to i; the lengths are equal then.
-        scale: of the scores; one over the root of the dimension unless given.
+        scale: scale of the scores; one over the root of the dimension unless given.
 
     Raises:
         Unsupported: shapes, types or devices do not fit, or the GPU has too little shared memory.
@@ -64,9 +64,9 @@ def _compute(
     causal: bool,  # noqa: FBT001  an operator's arguments have no names
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return O, which lies in memory as Q does, and each row's log-sum-exp2 of scaled scores."""
+    """Return O, with the strides of Q, and each row's log-sum-exp2 of scaled scores."""
     problem = problem_of(q, k, v, causal=causal, scale=scale)
-    o, lse = room_as(q), portable.empty_sums(problem, q.device)
+    o, lse = empty_like_heads(q), portable.empty_sums(problem, q.device)
     if problem.is_empty:
         return o.zero_(), lse
     qkv = (aligned(q), aligned(k), aligned(v))
@@ -86,8 +86,12 @@ def _compute_gradients(
     causal: bool,  # noqa: FBT001
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return dQ, dK and dV, which lie as Q, K and V do; `outputs` are what `_forward` returned."""
-    gradients: Three = (room_as(inputs[0]), room_as(inputs[1]), room_as(inputs[2]))
+    """Return dQ, dK and dV with the strides of Q, K and V; `outputs` are `_forward`'s results."""
+    gradients: Three = (
+        empty_like_heads(inputs[0]),
+        empty_like_heads(inputs[1]),
+        empty_like_heads(inputs[2]),
+    )
     q, k, v = (aligned(x) for x in inputs)
     problem = problem_of(q, k, v, causal=causal, scale=scale)
     if problem.is_empty:
@@ -120,7 +124,7 @@ def _(
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     problem = problem_of(q, k, v, causal=causal, scale=scale)
-    return room_as(q), portable.empty_sums(problem, q.device)
+    return empty_like_heads(q), portable.empty_sums(problem, q.device)
 
 
 @_backward.register_fake
@@ -131,7 +135,7 @@ def _(
     causal: bool,  # noqa: ARG001, FBT001
     scale: float,  # noqa: ARG001
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    dq, dk, dv = (room_as(x) for x in inputs)
+    dq, dk, dv = (empty_like_heads(x) for x in inputs)
     return dq, dk, dv
 
 

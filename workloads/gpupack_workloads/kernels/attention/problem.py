@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be computed, checked once."""
+"""The problem to compute, checked once."""
 
 import math
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ PAD = 128
 
 @dataclass(frozen=True, kw_only=True)
 class Heads:
-    """What all kernels of attention are told of heads, however their rows lie.
+    """Head counts and sizes that all attention kernels need, for any layout of rows.
 
     Attributes:
-        kv_heads: of keys and values; they divide heads.
+        kv_heads: number of heads of keys and values; they divide heads.
         causal: whether a row sees only keys up to its own place.
-        scale: of the scores; any finite number.
+        scale: scale of the scores; any finite number.
     """
 
     heads: int
@@ -113,7 +113,7 @@ def check_kinds(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     """Refuse types that are not computed with, and operands that are not together.
 
     Raises:
-        Unsupported: as said.
+        Unsupported: it is not supported.
     """
     if not q.dtype == k.dtype == v.dtype or q.dtype not in DTYPES:
         raise Unsupported(
@@ -139,7 +139,7 @@ def check_heads(heads: int, kv_heads: int) -> None:
     """Refuse numbers of heads of which not as many queries' share each of the keys'.
 
     Raises:
-        Unsupported: as said.
+        Unsupported: it is not supported.
     """
     if 0 in (heads, kv_heads) or heads % kv_heads:
         raise Unsupported(f"{heads} query heads cannot share {kv_heads} key heads evenly")
@@ -149,7 +149,7 @@ def check_dimension(dimension: int) -> None:
     """Refuse a head dimension that no kernel computes with.
 
     Raises:
-        Unsupported: as said.
+        Unsupported: it is not supported.
     """
     if dimension % DIMENSION_STEP or not 0 < dimension <= MAX_DIMENSION:
         raise Unsupported(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the Hopper kernels run on each device, so that no run has to search.
+"""Tuned configurations of the Hopper kernels by device.
 
 A device that is not here takes what was found on the one that is most like it.
 """
@@ -12,7 +12,7 @@ HOPPER_DIMENSIONS = (64, 128)
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """How the Hopper kernels run.
+    """Configuration of the Hopper kernels.
 
     Attributes:
         forward_stages: tiles of K and of V in shared memory at a time.
@@ -27,7 +27,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class TuningKey:
-    """What a configuration was tuned for."""
+    """Key of a tuned configuration."""
 
     dimension: int
     causal: bool

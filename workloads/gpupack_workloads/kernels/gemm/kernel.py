@@ -14,7 +14,7 @@ import triton.language as tl
 
 # Looks at a flag before a program goes on all the same, with a wrong result: a transfer that never
 # comes must not leave a kernel that runs for ever.
-PATIENCE: tl.constexpr = tl.constexpr(2**24)
+MAX_POLLS: tl.constexpr = tl.constexpr(2**24)
 
 
 @triton.jit
@@ -70,11 +70,11 @@ def gemm_kernel(
         last_row = min((tile_m + 1) * TILE_M, M) - 1
         part = tile_m * TILE_M // part_rows
         while part <= last_row // part_rows:
-            looks = 0
+            polls = 0
             here = tl.atomic_add(arrived_ptr + part, 0, sem="acquire", scope="sys")
-            while (here == 0) & (looks < PATIENCE):
+            while (here == 0) & (polls < MAX_POLLS):
                 here = tl.atomic_add(arrived_ptr + part, 0, sem="acquire", scope="sys")
-                looks += 1
+                polls += 1
             part += 1
 
     rows_M = tile_m.to(tl.int64) * TILE_M + tl.arange(0, TILE_M)

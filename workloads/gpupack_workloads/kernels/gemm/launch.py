@@ -33,11 +33,11 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, FP8)
 
 @dataclass(frozen=True)
 class Arrivals:
-    """How a kernel learns which rows of A are there, while others still arrive.
+    """Flags of the rows of A that have arrived, while others still arrive.
 
     Attributes:
         flags: 32-bit numbers; i is not 0 once rows [i * rows, (i + 1) * rows) are there.
-        rows: of a part.
+        rows: number of rows of a part.
         first: the part with which the product begins, since it is there first; then go those after
             it, and round.
     """
@@ -79,7 +79,7 @@ def multiply(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype | None = None)
     Args:
         a: (rows, columns).
         b: (columns, any number), of the type of A.
-        dtype: of the product, if it shall be another: of 32 bits.
+        dtype: type of the product, if it differs: 32 bits.
 
     Raises:
         Unsupported: shapes, types or devices do not fit, or the GPU has too little shared memory.
@@ -198,7 +198,7 @@ def _check_arrivals(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, arrivals:
         raise Unsupported("a matrix that still arrives must be contiguous: it cannot be copied")
     parts, flags = arrivals.flags.numel(), arrivals.flags
     if flags.device != a.device or not flags.is_contiguous():
-        raise Unsupported(f"flags on {flags.device} must lie side by side on {a.device}")
+        raise Unsupported(f"flags on {flags.device} must be contiguous on {a.device}")
     if flags.dtype != torch.int32 or arrivals.rows * parts != a.shape[0]:
         raise Unsupported(
             f"{parts} flags of {flags.dtype} for parts of {arrivals.rows} rows do not"

@@ -5,8 +5,8 @@ Of several products of one A the gradient of A is one product over all of them. 
 would write its own, and torch would add them up: two reads and a write of all of A for each but the
 first.
 
-A B of 32 bits beside an A of 16, such as a weight under training, is rounded before the product,
-and its gradient leaves the accumulators in 32 bits. Were it rounded by whoever calls, the gradient
+A B of 32 bits with an A of 16, such as a weight under training, is rounded before the product,
+and its gradient leaves the accumulators in 32 bits. If the caller rounded it, the gradient
 would be written in 16 bits, read again, and written in 32. So under torch.autocast, which casts A.
 
 Gradients are products by an operator that has none itself, so that a second derivative is an error
@@ -46,7 +46,7 @@ def gemm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
     Args:
         a: (rows, columns).
-        b: (columns, any number), of the type of A, or of 32 bits beside an A of 16.
+        b: (columns, any number), of the type of A, or of 32 bits with an A of 16.
 
     Raises:
         Unsupported: shapes, types or devices do not fit, gradients of 8-bit operands are wanted, or
@@ -142,12 +142,12 @@ def _gradients(
 ) -> tuple[torch.Tensor | None, list[torch.Tensor | None]]:
     """DA = the sum of dC @ B^T, and dB = A^T @ dC, which read the transposes through their strides.
 
-    They lie in memory as A and B do: whoever adds up gradients of a weight that was turned, as in a
-    layer of a network, has them as the weight is.
+    They have the strides of A and B: a caller that adds up gradients of a transposed weight, as in
+    a layer of a network, gets them in the weight's order.
     """
     (a, *both), (wants_a, wants_bs), (multiply, add_up) = operands, wanted, made_by
     bs, masters = both[: len(dcs)], both[len(dcs) :]
-    # Of products that nobody uses there is nothing to add.
+    # Unused products add nothing.
     used = [*zip(dcs, bs, masters, wants_bs, strict=True)]
     there = [(dc, b, master) for dc, b, master, _ in used if dc is not None]
     da = add_up(*map(list, zip(*there, strict=True))) if wants_a and there else None
@@ -200,6 +200,6 @@ _eager = past_dispatcher(
 
 
 def _rounded(b: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
-    """Return B in the type of A where it is longer; what it was rounded from has the gradient."""
+    """Return B rounded to the type of A if it is longer; the original gets the gradient."""
     halves = (torch.float16, torch.bfloat16)
     return b.detach().to(a.dtype) if a.dtype in halves and b.dtype == torch.float32 else b.detach()

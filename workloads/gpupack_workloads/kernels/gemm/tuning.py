@@ -15,7 +15,7 @@ from gpupack_workloads.kernels.devices import fastest_that_fits, is_hopper, prop
 
 @dataclass(frozen=True)
 class Tiles:
-    """The portable kernel: a program's tile, and what the compiler does with it.
+    """Configuration of the portable kernel: a program's tile, and compiler options.
 
     Attributes:
         shared_kib: for all stages of A and B, or C where that is more; no compiler takes more.
@@ -32,11 +32,11 @@ class Tiles:
 
 @dataclass(frozen=True)
 class HopperTiles:
-    """The Hopper kernel: a program's tile, in how many parts C is stored, and the stages of loads.
+    """Configuration of the Hopper kernel: a program's tile, parts of C's store, load stages.
 
     Attributes:
         m: rows, one half for each of the two groups of warps.
-        parts: 1, 2 or 4; one part of a tile goes while the next is being rounded.
+        parts: 1, 2 or 4; one part of a tile is stored while the next is rounded.
     """
 
     m: int
@@ -80,7 +80,7 @@ SUM_TILES = (
 # Of products of so few tiles that K is cut.
 SPLIT_TILES = SUM_TILES[1]
 # Fewer steps than these of a part would take about as long as adding up the parts.
-LEAST_SPLIT_STEPS = 32
+MIN_SPLIT_STEPS = 32
 MAX_SPLITS = 16
 # A tensor map reads rows that start at multiples of it.
 MAP_BYTES = 16
@@ -137,7 +137,7 @@ def splits_for(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> int:
     at_once = int(properties_of(a).multi_processor_count)
     tiles = rows // SPLIT_TILES.m * math.ceil(columns / SPLIT_TILES.n)
     steps: int = math.ceil(summed / SPLIT_TILES.k)
-    splits = max(1, min(at_once // tiles, steps // LEAST_SPLIT_STEPS, MAX_SPLITS))
+    splits = max(1, min(at_once // tiles, steps // MIN_SPLIT_STEPS, MAX_SPLITS))
     # Rounded so that no part is empty.
     length: int = math.ceil(steps / splits)
     return math.ceil(steps / length)

@@ -30,7 +30,7 @@ def loss_kernel(
 ):
     """Write the loss of this program's row, and with GRADIENT its G over the logits.
 
-    An ignored target has neither. One that is no word has a loss that is no number.
+    An ignored target has neither. A target outside the vocabulary has a loss of NaN.
     """
     row = tl.program_id(0).to(tl.int64)
     logits_ptr += row * stride

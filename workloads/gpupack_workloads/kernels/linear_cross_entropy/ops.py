@@ -21,7 +21,7 @@ from gpupack_workloads.kernels.rows import INTERPRETED_BLOCK, block_of, require
 Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 # Tokens: fewer would leave a product's tiles too few, and other numbers leave some half empty.
-LEAST_CHUNK, MULTIPLE = 1024, 128
+MIN_CHUNK, MULTIPLE = 1024, 128
 # Words: with 32 warps one program fills a multiprocessor, and its row stays in the L2 cache.
 WORDS, WARPS, STAGES = 16384, 32, 1
 SCALED_BYTES, SCALE_WARPS = 16384, 8
@@ -71,11 +71,11 @@ def _forward(
         dweight.zero_()
     count = (right != ignored).sum(dtype=torch.float32)
     length = chunk_length(rows.shape[0], rows.shape[1])
-    room = rows.new_empty((min(length, rows.shape[0]), weight.shape[0]))
+    buffer = rows.new_empty((min(length, rows.shape[0]), weight.shape[0]))
     with device_of(x):
         for first in range(0, rows.shape[0], length):
             chunk = slice(first, first + length)
-            g = room[: len(rows[chunk])]
+            g = buffer[: len(rows[chunk])]
             _write_logits(rows[chunk], weight, g)
             _write_losses(g, right[chunk], losses[chunk], ignored, gradient=wants_x or wants_weight)
             if wants_x:
@@ -138,8 +138,8 @@ _forward.register_autograd(_gradients, setup_context=_keep)
 
 
 def chunk_length(tokens: int, columns: int) -> int:
-    """Return how many tokens are taken at once: as many as columns or so, in chunks alike."""
-    chunks = max(1, triton.cdiv(tokens, max(columns, LEAST_CHUNK)))
+    """Return the number of tokens of a chunk: about the number of columns, in equal chunks."""
+    chunks = max(1, triton.cdiv(tokens, max(columns, MIN_CHUNK)))
     return triton.cdiv(triton.cdiv(tokens, chunks), MULTIPLE) * MULTIPLE or MULTIPLE
 
 
@@ -159,7 +159,7 @@ def _check(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> None
 def _sums(
     x: torch.Tensor, weight: torch.Tensor, *, wants_x: bool, wants_weight: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return room for the gradients that are wanted, and nothing for others."""
+    """Return empty tensors for the requested gradients, and None for others."""
     return (
         x.new_empty(x.shape if wants_x else (0,)),
         weight.new_empty(weight.shape if wants_weight else (0,)),

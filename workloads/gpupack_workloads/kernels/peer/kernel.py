@@ -28,16 +28,16 @@ def copy_kernel(target, source, count, TILE: tl.constexpr):
 
 @triton.jit
 def put_kernel(
-    mine, theirs, their_signals, my_signals, calls, missed, count, patience, TILE: tl.constexpr
+    mine, theirs, their_signals, my_signals, calls, missed, count, max_polls, TILE: tl.constexpr
 ):
     """theirs[COUNT] = mine[COUNT] in words of 8 bytes; signal it there, and wait for theirs here.
 
     Every program has a signal of its own at its place: it puts its tiles, then the number of the
-    call (release: whoever sees the number sees the words), then waits until its own signal has that
-    number (acquire). So a call ends when what others put here has arrived, and no barrier is
-    needed. The numbers live in the device's memory, since grids, so programs, change with sizes.
+    call (release: a GPU that sees the number sees the words), then waits until its own signal has
+    that number (acquire). So a call ends when the other GPU's words have arrived.
+    The numbers are in the device's memory, since grids, so programs, change with sizes.
 
-    A signal that does not come within so many looks ends the wait and is counted in `missed`.
+    A signal that does not come within so many polls ends the wait and is counted in `missed`.
     """
     program = tl.program_id(0)
     call = tl.load(calls + program) + 1
@@ -51,32 +51,32 @@ def put_kernel(
     # The release is one thread's; the others' stores must come before it.
     tl.debug_barrier()
     tl.atomic_xchg(their_signals + program, call, sem="release", scope="sys")
-    looks = 0
+    polls = 0
     seen = tl.atomic_add(my_signals + program, 0, sem="acquire", scope="sys")
-    while (seen < call) & (looks < patience):
+    while (seen < call) & (polls < max_polls):
         seen = tl.atomic_add(my_signals + program, 0, sem="acquire", scope="sys")
-        looks += 1
+        polls += 1
     if seen < call:
         tl.atomic_add(missed, 1)
     tl.store(calls + program, call)
 
 
 @triton.jit
-def ping_kernel(mine, theirs, done, rounds, patience, LEADER: tl.constexpr):
-    """Bounce a number: write round r to their memory, wait until it is in ours.
+def ping_kernel(mine, theirs, done, rounds, max_polls, LEADER: tl.constexpr):
+    """Bounce a number: write round r to the other's memory, wait until it is in ours.
 
-    A flag that does not come within so many looks ends the loop, so that a broken link ends with an
+    A flag that does not come within so many polls ends the loop, so that a broken link ends with an
     error and not with a kernel that runs for ever; `done` says how many rounds there were.
     """
     turn = 1
-    looks = 0
-    while (turn <= rounds) & (looks < patience):
+    polls = 0
+    while (turn <= rounds) & (polls < max_polls):
         if LEADER:
             tl.atomic_xchg(theirs, turn, sem="relaxed", scope="sys")
-        looks = 0
-        while (tl.load(mine, volatile=True) < turn) & (looks < patience):
-            looks += 1
+        polls = 0
+        while (tl.load(mine, volatile=True) < turn) & (polls < max_polls):
+            polls += 1
         if not LEADER:
             tl.atomic_xchg(theirs, turn, sem="relaxed", scope="sys")
         turn += 1
-    tl.store(done, tl.where(looks < patience, turn - 1, turn - 2))
+    tl.store(done, tl.where(polls < max_polls, turn - 1, turn - 2))

@@ -16,7 +16,7 @@ from gpupack_workloads.kernels.peer.kernel import (
 BYTES_TILE = 8192
 WORDS_TILE = 2048
 WARPS = 8
-PATIENCE = 2**25
+MAX_POLLS = 2**25
 PUT_PROGRAMS = 528
 """Four for every multiprocessor of an H100: more would not all run, and wait for those that do."""
 
@@ -44,7 +44,7 @@ def copy(target: torch.Tensor, source: torch.Tensor) -> None:
 
 
 class Puts:
-    """Puts words of 8 bytes into a peer's memory, with a signal, and awaits those put into ours.
+    """Puts words of 8 bytes into a peer's memory with a signal, and waits for the peer's puts.
 
     All ranks must make the same calls with the same sizes in the same order, on one stream each.
 
@@ -69,7 +69,7 @@ class Puts:
         grid = (min(PUT_PROGRAMS, math.ceil(mine.numel() / WORDS_TILE)),)
         signals = (self._theirs, self._mine, self._calls, self._missed)
         put_kernel[grid](
-            mine, theirs, *signals, mine.numel(), PATIENCE, TILE=WORDS_TILE, num_warps=WARPS
+            mine, theirs, *signals, mine.numel(), MAX_POLLS, TILE=WORDS_TILE, num_warps=WARPS
         )
 
     def missed(self) -> int:
@@ -81,7 +81,7 @@ def ping(
     mine: torch.Tensor, theirs: torch.Tensor, done: torch.Tensor, *, rounds: int, leader: bool
 ) -> None:
     """Bounce a number between two flags, both 0 at the start; the other side runs it too."""
-    ping_kernel[(1,)](mine, theirs, done, rounds, PATIENCE, LEADER=leader, num_warps=1)
+    ping_kernel[(1,)](mine, theirs, done, rounds, MAX_POLLS, LEADER=leader, num_warps=1)
 
 
 def _require(one: torch.Tensor, other: torch.Tensor, dtype: torch.dtype) -> None:

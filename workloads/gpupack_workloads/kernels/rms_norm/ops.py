@@ -26,7 +26,7 @@ LONG_ROW, LONGEST_ROW = 1 << 15, 1 << 16
 # Backward, programs hide each other's waiting, as many as have so many columns in registers
 # together; each leaves a row of sums, which more would add to.
 COLUMNS_PER_MULTIPROCESSOR = 12288
-LEAST_PROGRAMS, MAX_PROGRAMS = 2, 8
+MIN_PROGRAMS, MAX_PROGRAMS = 2, 8
 # Where they are few, x and dy are loaded to shared memory a turn ahead, if there is room for that.
 AHEAD_COLUMNS, AHEAD_BYTES = 8192, 96 * 1024
 SUM_ROWS, SUM_BLOCK, SUM_WARPS = 128, 32, 8
@@ -34,7 +34,7 @@ SUM_ROWS, SUM_BLOCK, SUM_WARPS = 128, 32, 8
 
 @dataclass(frozen=True)
 class Block:
-    """What a program holds at once: rows, and columns as a power of two; and its warps."""
+    """Block of a program: rows, columns as a power of two, and warps."""
 
     rows: int
     columns: int
@@ -187,9 +187,9 @@ def _backward_block(rows: torch.Tensor) -> Block:
 def _programs(rows: torch.Tensor) -> int:
     """Return how many programs share the rows in the backward pass; few where interpreted."""
     if not rows.is_cuda:
-        return LEAST_PROGRAMS
+        return MIN_PROGRAMS
     fitting = COLUMNS_PER_MULTIPROCESSOR // block_of(rows.shape[1])
-    each = max(LEAST_PROGRAMS, min(MAX_PROGRAMS, fitting))
+    each = max(MIN_PROGRAMS, min(MAX_PROGRAMS, fitting))
     return each * int(properties_of(rows).multi_processor_count)
 
 

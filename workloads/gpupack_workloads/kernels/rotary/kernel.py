@@ -83,7 +83,7 @@ def turn(
     BLOCK: tl.constexpr,
     EXACT: tl.constexpr,
 ):
-    """Turn the heads of x, which lie `stride_x` apart."""
+    """Rotate the heads of x, whose stride is `stride_x`."""
     pairs_D = tl.arange(0, BLOCK)
     for first in range(0, heads, HEADS):
         heads_H = first + tl.arange(0, HEADS).to(tl.int64)

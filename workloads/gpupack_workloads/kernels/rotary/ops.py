@@ -16,10 +16,10 @@ from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.kernels.rotary.kernel import rotary_kernel
 from gpupack_workloads.kernels.rows import (
     block_of,
+    empty_heads,
+    empty_like_heads,
     has_tokens_first,
     require,
-    room_as,
-    room_for_heads,
 )
 
 Two = tuple[torch.Tensor, torch.Tensor]
@@ -52,7 +52,7 @@ def rotary(q: torch.Tensor, k: torch.Tensor, cosine: torch.Tensor, sine: torch.T
 
 
 def _compute(q: torch.Tensor, k: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> Two:
-    turned = room_as(q), room_as(k)
+    turned = empty_like_heads(q), empty_like_heads(k)
     _turn((q, k), (cosine, sine), turned, back=False)
     return turned
 
@@ -65,10 +65,10 @@ def _compute_gradients(
     q_tokens_first: bool,  # noqa: FBT001  an operator's arguments have no names
     k_tokens_first: bool,  # noqa: FBT001
 ) -> Two:
-    """Return gradients that lie in memory as q and k do, so that nobody has to turn them over."""
+    """Return gradients with the strides of q and k, so that no caller has to transpose them."""
     gradients = (
-        room_for_heads(dq, tokens_first=q_tokens_first),
-        room_for_heads(dk, tokens_first=k_tokens_first),
+        empty_heads(dq, tokens_first=q_tokens_first),
+        empty_heads(dk, tokens_first=k_tokens_first),
     )
     _turn((dq, dk), (cosine, sine), gradients, back=True)
     return gradients
@@ -80,7 +80,7 @@ _backward = torch.library.custom_op("gpupack::rotary_backward", _compute_gradien
 
 @_forward.register_fake
 def _(q: torch.Tensor, k: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> Two:  # noqa: ARG001
-    return room_as(q), room_as(k)
+    return empty_like_heads(q), empty_like_heads(k)
 
 
 @_backward.register_fake
@@ -93,8 +93,8 @@ def _(
     k_tokens_first: bool,  # noqa: FBT001
 ) -> Two:
     return (
-        room_for_heads(dq, tokens_first=q_tokens_first),
-        room_for_heads(dk, tokens_first=k_tokens_first),
+        empty_heads(dq, tokens_first=q_tokens_first),
+        empty_heads(dk, tokens_first=k_tokens_first),
     )
 
 
@@ -127,7 +127,7 @@ def _check(q: torch.Tensor, k: torch.Tensor, cosine: torch.Tensor, sine: torch.T
         raise Unsupported(f"q is of {q.dtype} and k of {k.dtype}")
     if q.dim() != 4 or k.dim() != 4 or q.shape[::2] != k.shape[::2] or q.shape[3] != k.shape[3]:  # noqa: PLR2004  see rotary
         raise Unsupported(
-            "q and k must be (batch, heads, tokens, dimension), alike but for the heads, not"
+            "q and k must be (batch, heads, tokens, dimension), equal except for the heads, not"
             f" {tuple(q.shape)} and {tuple(k.shape)}"
         )
     tokens, dimension = q.shape[2:]

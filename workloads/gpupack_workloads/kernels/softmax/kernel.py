@@ -30,7 +30,7 @@ NONE = tl.constexpr(float("-inf"))
 
 @triton.jit
 def load(at, inside, nothing: tl.constexpr, KEEP: tl.constexpr, EXACT: tl.constexpr):
-    """Read values in 32 bits; KEEP tells the cache whether they are read again."""
+    """Read values in 32 bits; KEEP is the cache hint for values that are read again."""
     if EXACT:
         values = tl.load(at, eviction_policy=KEEP)
     else:
@@ -40,7 +40,7 @@ def load(at, inside, nothing: tl.constexpr, KEEP: tl.constexpr, EXACT: tl.conste
 
 @triton.jit
 def store(at, values, inside, EXACT: tl.constexpr):
-    """Write values that nobody here reads again, rounded to their type."""
+    """Write values that are not read here again, rounded to their type."""
     values = values.to(at.dtype.element_ty)
     if EXACT:
         tl.store(at, values, cache_modifier=".cs")

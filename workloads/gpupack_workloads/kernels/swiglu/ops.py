@@ -33,8 +33,8 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     Operands with gaps in memory are copied first. Differentiable once.
 
     Args:
-        gate: of any shape.
-        up: of the shape of gate.
+        gate: tensor of any shape.
+        up: tensor of the shape of gate.
 
     Raises:
         Unsupported: shapes, types or devices do not fit.

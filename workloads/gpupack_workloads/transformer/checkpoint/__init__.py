@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints that all ranks write together, each where the next attempt finds it.
 
-folder    where they lie, which is the latest, who may write (no torch)
+folder    places of checkpoints, the latest one, permission to write (no torch)
 checks    whether all ranks see one folder, and whether nothing of a checkpoint is missing
 state     what is in them: parameters and optimiser state by name
 """

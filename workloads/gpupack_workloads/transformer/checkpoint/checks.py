@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether all ranks see one folder, and whether nothing of a checkpoint is missing.
+"""Checks that all ranks see one folder, and that a checkpoint is complete.
 
-Of a folder that each worker has for itself a checkpoint's parts would lie in several places.
+If each worker had its own folder, a checkpoint's parts would be in several places.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import filesystem, metadata
 
-from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import BadArgument
 
 # A network's file system may show another host's new file late.
-PATIENCE_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 PAUSE_SECONDS = 0.1
 INDEX = ".metadata"
 INDEX_MODULES = {module.__name__: module for module in (filesystem, metadata)}
@@ -70,8 +70,8 @@ def leave(sign: Path) -> None:
 
 
 def seen_in_time(path: Path) -> bool:
-    """Return whether a file shows before patience ends."""
-    end = time.monotonic() + PATIENCE_SECONDS
+    """Return whether a file appears before the timeout."""
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not path.exists():
         if time.monotonic() > end:
             return False
@@ -101,13 +101,13 @@ def lengths(place: Path) -> dict[str, int]:
         for part in read_index(place / INDEX).storage_data.values():
             end = part.offset + part.length
             least[part.relative_path] = max(end, least.get(part.relative_path, 0))
-    except Exception as error:  # a damaged pickle raises whatever it likes
+    except Exception as error:  # a damaged pickle may raise anything
         raise damaged(place, f"its index .metadata cannot be read ({error!r})") from error
     return least
 
 
 class IndexUnpickler(pickle._Unpickler):  # noqa: SLF001  in Python: see below
-    """Unpickles what torch's index of a checkpoint is made of, and nothing else.
+    """Unpickles only the types of torch's index of a checkpoint.
 
     A pickle may run any program, and a damaged one ask for any amount of memory: the unpickler in C
     makes room for as many numbers as the highest that an entry of its table of objects has.
@@ -141,7 +141,7 @@ def read_index(path: Path) -> metadata.Metadata:
     """Return a checkpoint's index.
 
     Raises:
-        Exception: whatever a damaged pickle raises.
+        Exception: any error of a damaged pickle.
     """
     content = path.read_bytes()
     unpickler = IndexUnpickler(io.BytesIO(content))
@@ -158,5 +158,5 @@ def damaged(place: Path, what: str) -> BadArgument:
     return BadArgument(
         f"the checkpoint {place} is damaged: {what}. Remove that folder to go on from the"
         f" checkpoint before it; if there is none, remove {place.parent.parent}/latest"
-        " too, to start anew"
+        " too, to start from the beginning"
     )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where checkpoints lie: FOLDER/attempt-N/step-M; FOLDER/latest names the newest whole one.
+"""Places of checkpoints: FOLDER/attempt-N/step-M; FOLDER/latest names the newest complete one.
 
-Each start of a training claims a number of its own and writes below that only, so one that was
+Each start of a training claims a new number and writes below that only, so one that was
 taken for dead and still runs cannot spoil what its successor has. The job's count of attempts
-would not do: a job that was made anew counts from 1 again. `latest` is replaced in one move after a
-checkpoint is whole: who reads it finds the old one or the new one. A checkpoint is whole once it
+would not do: a job that was created again counts from 1. `latest` is replaced in one move after a
+checkpoint is complete: a reader finds the old one or the new one. A checkpoint is whole once it
 says of which network it is, which is written last.
 """
 
@@ -22,13 +22,13 @@ ABOUT = "network.json"
 # Of numbers that a training reaches: what is longer is no checkpoint's name.
 FORM = re.compile(r"attempt-(\d{1,9})/step-(\d{1,9})")
 ATTEMPT = re.compile(r"attempt-(\d{1,9})")
-# The newest, and one before it for whoever is reading it.
+# The newest, and the one before it, which a reader may have open.
 KEPT = 2
 
 
 @dataclass(frozen=True, order=True)
 class Checkpoint:
-    """One checkpoint's place; `step` is how many steps were done. Later attempts are newer."""
+    """Place of a checkpoint; `step`: number of steps done. Later attempts are newer."""
 
     attempt: int
     step: int
@@ -105,7 +105,7 @@ def latest(folder: Path) -> Checkpoint | None:
     """Return the newest whole checkpoint, or nothing where there is none.
 
     That is what the pointer names. Where it names nothing whole, the newest of those that are
-    there: a pointer that was lost should not make a training start anew.
+    there: a lost pointer should not make a training start from the beginning.
 
     Raises:
         BadArgument: the pointer cannot be read, or it leads nowhere and there is nothing else.
@@ -118,7 +118,7 @@ def latest(folder: Path) -> Checkpoint | None:
     if name and not whole:
         raise BadArgument(
             f"{folder / LATEST} names {name!r}, which is no checkpoint there, nor is another;"
-            f" remove {folder / LATEST} to start anew"
+            f" remove {folder / LATEST} to start from the beginning"
         )
     return max(whole, default=None)
 
@@ -162,7 +162,7 @@ def point_at(folder: Path, checkpoint: Checkpoint) -> None:
 def forget_old(folder: Path, newest: Checkpoint) -> None:
     """Remove all but the newest few that lead up to one.
 
-    What a later attempt wrote stays, and so does what the pointer names, whoever has moved it.
+    What a later attempt wrote stays, and so does what the pointer names.
     """
     kept = {newest, Checkpoint.parse(pointed_at(folder))}
     older = [checkpoint for checkpoint in written(folder) if checkpoint < newest]

@@ -22,7 +22,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import BadArgument
 from gpupack_workloads.transformer.checkpoint.checks import damaged, require_intact, require_shared
 from gpupack_workloads.transformer.checkpoint.folder import (
@@ -37,7 +37,7 @@ from gpupack_workloads.transformer.checkpoint.folder import (
 )
 from gpupack_workloads.transformer.parallel import Learner
 from gpupack_workloads.transformer.plan import Plan
-from gpupack_workloads.transformer.verification import CurveErrors, errors_beside_bounds
+from gpupack_workloads.transformer.verification import CurveErrors, errors_with_bounds
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def save(
         if learner.world_rank.index == 0:
             refuse_if_replaced(folder, checkpoint.attempt)
     dcp.save(state_of(learner), checkpoint_id=str(place))
-    # Nobody leaves, or writes the next one, before this one counts.
+    # No rank leaves, or writes the next one, before this one counts.
     with all_or_none():
         if learner.world_rank.index == 0:
             (place / ABOUT).write_text(
@@ -133,18 +133,18 @@ def agreed_latest(folder: Path) -> Checkpoint | None:
 
 
 def read_about(place: Path, plan: Plan, ranks: int) -> CurveErrors | None:
-    """Return what an attempt that computed in the same way found when it compared first steps.
+    """Return the comparison of first steps of an attempt that computed in the same way.
 
     Raises:
-        BadArgument: the checkpoint is of another network, or does not say of which.
+        BadArgument: the checkpoint is of another network, or does not name its network.
     """
     try:
         theirs = json.loads((place / ABOUT).read_text())
-        network, told = dict(theirs["network"]), theirs["checked"]
+        network, stored = dict(theirs["network"]), theirs["checked"]
         same = theirs.get("way") == way_of(plan, ranks)
-        checked = None if told is None else curve_errors_of(told, plan)
+        checked = None if stored is None else curve_errors_of(stored, plan)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise damaged(place, f"{ABOUT} does not say what it is of ({error!r})") from error
+        raise damaged(place, f"{ABOUT} does not name its network ({error!r})") from error
     ours = network_of(plan)
     differing = [
         f"{key} {network.get(key)} and not {ours[key]}"
@@ -156,16 +156,16 @@ def read_about(place: Path, plan: Plan, ranks: int) -> CurveErrors | None:
     return checked if same else None
 
 
-def curve_errors_of(told: dict[str, Any], plan: Plan) -> CurveErrors:
-    """Return what a checkpoint tells of a comparison, beside bounds that are ours.
+def curve_errors_of(stored: dict[str, Any], plan: Plan) -> CurveErrors:
+    """Return the comparison that a checkpoint records, with our own bounds.
 
-    Its file may hold anything.
+    The file may contain anything.
     """
-    return errors_beside_bounds(
-        error=float(told["error"]),
-        gradient_error=float(told["gradient_error"]),
-        weight_error=float(told["weight_error"]),
-        steps=int(told["steps"]),
+    return errors_with_bounds(
+        error=float(stored["error"]),
+        gradient_error=float(stored["gradient_error"]),
+        weight_error=float(stored["weight_error"]),
+        steps=int(stored["steps"]),
         dtype=plan.dtype,
     )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways to spread one training over ranks: whole batches go in, their whole losses come out.
+"""Ways to distribute one training over ranks: whole batches in, whole losses out.
 
 Whatever the way, a step does the arithmetic of a single process up to the order of sums.
 """
@@ -13,7 +13,7 @@ from gpupack_workloads.transformer.plan import SHARING, Plan
 
 __all__ = ["Learner", "WorldRank", "new_learner", "single_learner"]
 
-HOMES = {
+MODULES = {
     "ddp": ("layouts", "Replicas"),
     "fsdp": ("layouts", "Shards"),
     "tp": ("layouts", "Tensors"),
@@ -25,7 +25,7 @@ def new_learner(plan: Plan, operations: Operations, world_rank: WorldRank) -> Le
     """Return an untrained network, spread over all ranks as planned."""
     if world_rank.ranks == 1:
         return Single(plan, operations, world_rank)
-    module, name = HOMES[plan.parallel]
+    module, name = MODULES[plan.parallel]
     kind = getattr(importlib.import_module(f"{__name__}.{module}"), name)
     learner: Learner = kind(plan, operations, world_rank)
     return learner
@@ -36,6 +36,6 @@ def single_learner(plan: Plan, operations: Operations, world_rank: WorldRank) ->
 
     They are cut into parts as small as those of the ranks, and so take no more memory.
     """
-    sharers = world_rank.ranks if plan.parallel in SHARING else 1
-    alone = replace(plan, parts=plan.parts * sharers)
+    sharing_ranks = world_rank.ranks if plan.parallel in SHARING else 1
+    alone = replace(plan, parts=plan.parts * sharing_ranks)
     return Single(alone, operations, replace(world_rank, index=0, ranks=1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks that every rank has whole, in shards, or in parts of each product.
+"""Ways in which every rank has the whole network, shards of it, or parts of each product.
 
 - `Replicas` (DDP): every rank has the whole network, and gradients are averaged as they come.
 - `Shards` (FSDP2): every rank keeps a shard of each parameter, its gradient and its moments. A
@@ -29,15 +29,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gpupack_workloads.memory import host_bytes
 from gpupack_workloads.transformer.model import Decoder
-from gpupack_workloads.transformer.need import keeps_gathered
+from gpupack_workloads.transformer.memory_estimate import keeps_gathered
 from gpupack_workloads.transformer.parallel.learner import TYPES, Sharing, Single
 
 
 class Replicas(Sharing):
-    """A replica of many."""
+    """Data parallelism with a replica on each rank."""
 
     def spread(self, module: Decoder) -> nn.Module:
-        """Wrap the network: each backward pass ends with the mean gradient of all ranks."""
+        """Wrap the network in DDP: each backward pass ends with the mean gradient of all ranks."""
         device = self.world_rank.device
         wrapped: nn.Module = DistributedDataParallel(
             module,
@@ -55,12 +55,12 @@ class Replicas(Sharing):
 
 
 class Shards(Sharing):
-    """A holder of shards. `gathered`: parameters stay gathered for the whole step."""
+    """Data parallelism with shards on each rank. `gathered`: whole parameters for a step."""
 
     gathered = False
 
     def spread(self, module: Decoder) -> nn.Module:
-        """Cut each block's parameters, then what is left."""
+        """Shard each block's parameters, then the rest."""
         ranks, device = self.world_rank.ranks, self.world_rank.device
         mesh = init_device_mesh(device.type, (ranks,))
         policy = MixedPrecisionPolicy(
@@ -87,10 +87,10 @@ def least_free_bytes(device: torch.device) -> int:
 
 
 class Tensors(Single):
-    """A holder of some heads."""
+    """Tensor parallelism with some heads on each rank."""
 
     def spread(self, module: Decoder) -> nn.Module:
-        """Cut the products."""
+        """Shard the products."""
         mesh = init_device_mesh(self.world_rank.device.type, (self.world_rank.ranks,))
         for block in module.blocks.values():
             parallelize_module(block, mesh, styles())

@@ -22,7 +22,7 @@ WEIGHT_DECAY = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class WorldRank:
-    """Which of how many ranks this is, and what it computes on."""
+    """Rank, number of ranks, and device."""
 
     index: int
     ranks: int
@@ -74,7 +74,7 @@ class Learner:
 
 
 class Single(Learner):
-    """One process; also the base of ways in which each rank computes losses of its own."""
+    """One process; also the base of ways in which each rank computes its own losses."""
 
     def __init__(self, plan: Plan, operations: Operations, world_rank: WorldRank) -> None:
         super().__init__(plan, world_rank)
@@ -112,7 +112,7 @@ class Single(Learner):
 
 
 class Sharing(Single):
-    """Each rank computes the losses of its share of a batch."""
+    """Data parallelism: each rank computes the losses of its share of a batch."""
 
     def mine(self, batch: Batch) -> Batch:
         """Return this rank's rows."""

@@ -25,7 +25,7 @@ from gpupack_workloads.transformer.plan import Plan
 
 
 class Pipeline(Learner):
-    """A stage of many."""
+    """Pipeline parallelism with one stage on each rank."""
 
     def __init__(self, plan: Plan, operations: Operations, world_rank: WorldRank) -> None:
         super().__init__(plan, world_rank)
@@ -70,7 +70,7 @@ def stage_of(decoder: Decoder, *, index: int, stages: int) -> Decoder:
 
 
 def pipeline_stage(module: Decoder, plan: Plan, world_rank: WorldRank) -> PipelineStage:
-    """Tell torch what goes in and out of a stage, which it would find out by running it."""
+    """Give torch the inputs and outputs of a stage, which it would else find by running it."""
     rows, shape = plan.batch_size // plan.parts, plan.shape
     tokens = torch.empty((rows, shape.sequence), dtype=torch.long, device="meta")
     between, logits = (

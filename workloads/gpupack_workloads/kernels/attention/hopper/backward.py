@@ -142,7 +142,7 @@ def issue_dk(ds_tile, q_tile, dk):
 
 @gluon.jit
 def issue_dv(p, do_tile, dv, DK_ND: gl.constexpr):
-    """Start dV += P' dO; P' already lies where the product wants it."""
+    """Start dV += P' dO; P' is already in the product's layout."""
     M: gl.constexpr = do_tile.shape[2]
     D: gl.constexpr = do_tile.shape[3]
     rounded = gl.convert_layout(

@@ -71,7 +71,7 @@ def issue_scores(q, k_tile, S_MN: gl.constexpr):
 
 @gluon.jit
 def first_scores(q, k_tile, k_empty, S_MN: gl.constexpr):
-    """Compute S, with nothing else to do meanwhile, and release K."""
+    """Compute S, without other work to overlap, and release K."""
     s = warpgroup_mma_wait(0, deps=[issue_scores(q, k_tile, S_MN)])
     mbarrier.arrive(k_empty, count=1)
     return s
@@ -79,7 +79,7 @@ def first_scores(q, k_tile, k_empty, S_MN: gl.constexpr):
 
 @gluon.jit
 def as_weights(p, dtype: gl.constexpr, O_MD: gl.constexpr):
-    """Round P and hold it as the left operand of P V; it already lies where that wants it."""
+    """Round P and keep it as the left operand of P V; it already has the right layout."""
     P_MN: gl.constexpr = gl.DotOperandLayout(0, O_MD, 2)
     return gl.convert_layout(p.to(dtype), P_MN, assert_trivial=True)
 

@@ -81,7 +81,7 @@ def backward(
 ) -> None:
     """Write dQ, dK and dV; `sums` are the log-sum-exp2 and the sum of O dO of each row."""
     (q, k, v), (dq, dk, dv) = inputs, gradients
-    # In the same order as dq, whose kernel knows no dimensions.
+    # In the same order as dq, whose kernel has no dimensions.
     sum_dq = torch.zeros_like(dq, dtype=torch.float32)
     owners, tiles = problem.batch * problem.kv_heads, triton.cdiv(problem.keys, TILE_N)
     attention_backward_kernel[(owners * tiles,)](

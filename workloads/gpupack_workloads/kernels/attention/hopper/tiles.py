@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Hopper kernels share: barriers, and tiles that are copied by tensor descriptors.
+"""Common code of the Hopper kernels: barriers, and tiles that tensor descriptors copy.
 
 A descriptor's tile is (1, 1, rows, D) of (batch, head, length, D): rows beyond the end read as zero
 and are left out when they are written, so ragged lengths need no code.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention of one new token of each sequence over keys and values that lie in pages.
+"""Attention of one new token of each sequence over keys and values in pages.
 
     ops       `paged_decode_attention`: what others use
     problem   what is to be computed, checked once

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Launches the kernels over pages: chooses tiles and parts, sizes grids.
 
-Nothing here looks at lengths, so that a launch can be captured in a CUDA graph and replayed with
+The launch does not read lengths, so that it can be captured in a CUDA graph and replayed with
 others.
 """
 
@@ -21,7 +21,7 @@ from gpupack_workloads.kernels.rows import block_of
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeTiles:
-    """How the work is cut: positions of a step, and what the compiler does.
+    """Tile sizes and compiler options: positions of a step, warps, stages.
 
     Attributes:
         heads: query heads of a program at most.
@@ -42,11 +42,12 @@ SINGLES = (DecodeTiles(n=16, heads=16, warps=4, stages=1, shared_kib=32),)
 WIDE_SINGLES = (DecodeTiles(n=16, heads=16, warps=8, stages=1, shared_kib=64),)
 INTERPRETED = DecodeTiles(n=64, heads=32, warps=4, stages=1, shared_kib=0)
 # Rows of a product on tensor cores.
-LEAST_HEADS = 16
+MIN_HEADS = 16
 # Programs for each multiprocessor: two fit side by side, and one fills the other's waits.
 PROGRAMS = 2
-# A part's O is written and read once more in 32 bits: it must be little beside its keys and values.
-LEAST_POSITIONS, MAX_PARTS = 128, 128
+# A part's O is written and read once more in 32 bits: it must be much smaller than its keys and
+# values.
+MIN_POSITIONS, MAX_PARTS = 128, 128
 # Without a GPU a program costs time, and several still show that parts are put together.
 INTERPRETED_PARTS = 2
 TILE_S = 16
@@ -67,7 +68,7 @@ def decode(
     if not o.numel():
         return o
     tiles = tiles_for(q, problem.block)
-    heads = min(tiles.heads, max(LEAST_HEADS, block_of(problem.heads_per_kv)))
+    heads = min(tiles.heads, max(MIN_HEADS, block_of(problem.heads_per_kv)))
     programs = problem.rows * problem.kv_heads * cdiv(problem.heads_per_kv, heads)
     parts = parts or parts_for(q, programs, problem.table_pages * problem.page_tokens)
     owners = problem.rows * problem.heads
@@ -120,7 +121,7 @@ def parts_for(q: torch.Tensor, programs: int, positions: int) -> int:
     wanted = INTERPRETED_PARTS
     if q.is_cuda:
         wanted = cdiv(PROGRAMS * properties_of(q).multi_processor_count, programs)
-    most = min(MAX_PARTS, cdiv(positions, LEAST_POSITIONS))
+    most = min(MAX_PARTS, cdiv(positions, MIN_POSITIONS))
     return max(1, min(wanted, most))
 
 

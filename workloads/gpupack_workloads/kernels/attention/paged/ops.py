@@ -35,7 +35,7 @@ def paged_decode_attention(  # noqa: PLR0913  each table by its name
             is not looked at.
         lengths: (rows), int32 or int64: positions that the token sees. More than the table has room
             for count as that.
-        scale: of the scores; one over the root of the dimension unless given.
+        scale: scale of the scores; one over the root of the dimension unless given.
         parts: into how many a sequence is cut; what fills the GPU unless given.
 
     Raises:

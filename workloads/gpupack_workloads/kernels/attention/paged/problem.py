@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be computed, checked once.
+"""The problem to compute, checked once.
 
-What stands in tables and lengths is on the GPU: looking at it would make the host wait. Lengths are
+Contents of tables and lengths are on the GPU: reading them would make the host wait. Lengths are
 held to what a table has room for; numbers of pages are taken as they are.
 """
 

@@ -21,7 +21,7 @@ Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Tiles:
-    """How the work is cut: rows of queries and of keys of a step, and what the compiler does.
+    """Tile sizes and compiler options: rows of queries and keys of a step, warps, stages.
 
     Attributes:
         shared_kib: what Triton 3.9 takes for the widest head, on whichever GPU it takes most that
@@ -130,7 +130,7 @@ def forward(qkv: Inputs, results: tuple[torch.Tensor, torch.Tensor], problem: Pr
 def row_products(o: torch.Tensor, do: torch.Tensor, problem: Problem) -> torch.Tensor:
     """Return the sum of O dO of each row, zero beyond the end."""
     delta = empty_sums(problem, o.device)
-    # As many elements for a thread whatever the width.
+    # As many elements per thread for any width.
     rows = PAD * NARROW // max(NARROW, problem.block)
     attention_delta_kernel[(problem.padded // rows * problem.batch * problem.heads,)](
         *(o, do, delta, *o.stride()[:3], *do.stride()[:3]),
@@ -143,7 +143,7 @@ def row_products(o: torch.Tensor, do: torch.Tensor, problem: Problem) -> torch.T
 
 
 def empty_sums(problem: Problem, device: torch.device) -> torch.Tensor:
-    """Return room for one number per row, padded to whole tiles."""
+    """Return an empty tensor for one number per row, padded to whole tiles."""
     shape = (problem.batch, problem.heads, problem.padded)
     return torch.empty(shape, device=device, dtype=torch.float32)
 

@@ -250,7 +250,7 @@ def varlen_dkdv_kernel(
             dp = tl.dot(v, tl.trans(do), input_precision="ieee")
             ds = p * (dp - delta[None, :])
             dk = tl.dot(ds.to(q.dtype), q, dk, input_precision="ieee")
-    # dK and dV lie alike.
+    # dK and dV have the same strides.
     out = begin_k.to(tl.int64) * stride_gn + kv_head * stride_gh
     store_rows(dk_ptr + out, key, stride_gn, keys, dk * scale, TILE_N, D, BLOCK_D)
     store_rows(dv_ptr + out, key, stride_gn, keys, dv, TILE_N, D, BLOCK_D)

@@ -54,7 +54,7 @@ def backward(
     kept: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     problem: PackedProblem,
 ) -> Three:
-    """Return dQ, dK and dV; `kept` are O, its gradient, and what `forward` returned beside it."""
+    """Return dQ, dK and dV; `kept` are O, its gradient, and what `forward` returned with it."""
     q, k, v = qkv
     o, do, lse = kept
     of_keys, of_rows = backward_tiles(q, problem.block, DKDV)
@@ -82,7 +82,7 @@ def backward(
 def row_products(o: torch.Tensor, do: torch.Tensor, problem: PackedProblem) -> torch.Tensor:
     """Return the sum of O dO of each row."""
     delta = empty_sums(problem, o.device)
-    # As many elements for a thread whatever the width.
+    # As many elements per thread for any width.
     rows = DELTA_ROWS * NARROW // max(NARROW, problem.block)
     varlen_delta_kernel[(triton.cdiv(problem.rows, rows) * problem.heads,)](
         *(o, do, delta, *strides_of(o, do), problem.rows),
@@ -94,15 +94,15 @@ def row_products(o: torch.Tensor, do: torch.Tensor, problem: PackedProblem) -> t
 
 
 def empty_sums(problem: PackedProblem, device: torch.device) -> torch.Tensor:
-    """Return room for one number per head and row."""
+    """Return an empty tensor for one number per head and row."""
     return torch.empty((problem.heads, problem.rows), device=device, dtype=torch.float32)
 
 
 def tiles_of(total: int, problem: PackedProblem, tile: int) -> int:
-    """Return how many tiles of one head there are at most; the kernels number them alike."""
+    """Return the maximum number of tiles of one head; the kernels number them in the same way."""
     return total // tile + problem.sequences
 
 
 def strides_of(*tensors: torch.Tensor) -> tuple[int, ...]:
-    """Return how far apart the tokens and the heads of each lie."""
+    """Return the strides of tokens and heads of each tensor."""
     return tuple(stride for tensor in tensors for stride in tensor.stride()[:2])

@@ -28,7 +28,7 @@ def attention_varlen(  # noqa: PLR0913  in the order in which others have them
     causal: bool = False,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """Return softmax(Q K' scale) V of each sequence by itself, as q is packed. Differentiable once.
+    """Return softmax(Q K' scale) V of each sequence, packed as q. Differentiable once.
 
     Rows that see no key are zero, and so are rows that belong to no sequence and their gradients.
     Under torch.autocast q, k and v are cast first.
@@ -43,7 +43,7 @@ def attention_varlen(  # noqa: PLR0913  in the order in which others have them
         cu_seqlens_k: as that, of k and v.
         causal: whether the last row of a sequence sees all of its keys, the one before it all but
             one, and so on: with as many keys as rows, row i sees keys up to i.
-        scale: of the scores; one over the root of the dimension unless given.
+        scale: scale of the scores; one over the root of the dimension unless given.
 
     Raises:
         Unsupported: shapes, types or devices do not fit, or the GPU has too little shared memory.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be computed, checked once.
+"""The problem to compute, checked once.
 
-What stands in `cu_seqlens` is on the GPU: looking at it would make the host wait. Kernels hold what
+The content of `cu_seqlens` is on the GPU: reading it would make the host wait. Kernels hold what
 they find there to the tensors' sizes, so that a wrong number gives wrong rows and writes nowhere
 else.
 """
@@ -32,7 +32,7 @@ class PackedProblem(Heads):
     one, and so on.
 
     Attributes:
-        rows: of all sequences together; keys as well.
+        rows: number of rows of all sequences together; keys as well.
     """
 
     sequences: int

@@ -20,7 +20,7 @@ def specialization(number: int) -> tuple[bool, bool, bool]:
 
 
 class CompiledKernels:
-    """Compiled kernels by what they were compiled for.
+    """Compiled kernels by the key of their compilation.
 
     Triton finds them as well, in half of the time that a launch takes. It keeps them all, too, so
     there are no more here than there are anyway.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GEMM kernel for Hopper: one program per multiprocessor, its warps specialised.
 
-One warp loads: it asks the copy engine for tiles of A and B through tensor maps, as far ahead as
+One warp loads: the copy engine fetches tiles of A and B for it by tensor maps, as far ahead as
 there are stages. Two groups of four warps multiply: each has one half of the rows of a tile of C in
-its registers and reads the same tile of B. Since nobody waits for the loading warp but at its
+its registers and reads the same tile of B. Since no warp waits for the loading warp except at its
 barriers, it fetches the next tile of C's operands while this one is rounded and stored.
 
 `ready[s]` says that stage s has arrived, `empty[s]` that both groups have read it. Programs take
@@ -40,7 +40,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 # Looks at a flag: seconds.
-PATIENCE: gl.constexpr = gl.constexpr(2**24)
+MAX_POLLS: gl.constexpr = gl.constexpr(2**24)
 
 # Their names until Triton 3.6, and since.
 load_tile = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
@@ -74,11 +74,11 @@ def await_rows(arriving, first, end):
     flags, _, part_rows = arriving
     part = first // part_rows
     while part <= (end - 1) // part_rows:
-        looks = 0
+        polls = 0
         here = look(flags + part)
-        while (here == 0) & (looks < PATIENCE):
+        while (here == 0) & (polls < MAX_POLLS):
             here = look(flags + part)
-            looks += 1
+            polls += 1
         part += 1
 
 

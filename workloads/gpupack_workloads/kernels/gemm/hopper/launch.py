@@ -3,7 +3,7 @@
 
 A tensor map needs one dimension whose elements lie side by side, and a start and a step of the
 other dimension that are multiples of 16 bytes. Any other operand is copied once into rows that
-are: its bytes are few beside the product's work.
+are: its bytes are few compared with the product's work.
 """
 
 import functools
@@ -73,8 +73,8 @@ def launch(
         *further,
     )
     constants = (tiles.group_m, tiles.stages, tiles.parts, *turns, splits)
-    # Triton compiles anew by types, by constants, and by what divides numbers and addresses. Not by
-    # every shape: a job may have any number of them, and each would be kept for ever.
+    # Triton compiles again for other types, constants, and divisors of numbers and addresses, but
+    # not for every shape: a job may have any number of them, and each would be kept for ever.
     numbers = tuple(specialization(n) for n in (c.stride(0), m, n, k, further[2], further[5]))
     if arriving is not None:
         numbers += tuple(specialization(number) for number in arriving[1:])
@@ -103,7 +103,7 @@ def turns_of(a: torch.Tensor, b: torch.Tensor) -> Turns:
 def maps_of(
     a: torch.Tensor, b: torch.Tensor, tiles: HopperTiles, turns: Turns
 ) -> tuple[TensorMap, TensorMap]:
-    """Return maps of the operands, by columns as said; of copies where no map describes them so."""
+    """Return maps of the operands, by columns if requested; of copies if no map is possible."""
     (a_turned, b_turned), half = turns, tiles.m // 2
     return (
         tensor_map(
@@ -126,7 +126,7 @@ KERNELS = CompiledKernels(_by_triton)
 
 
 def by_columns(matrix: torch.Tensor) -> bool:
-    """Return whether columns, and not rows, lie in one piece."""
+    """Return whether columns, and not rows, are contiguous."""
     if has_map(matrix):
         return False
     return has_map(matrix.T) or matrix.stride(0) == 1
@@ -151,5 +151,5 @@ def tensor_map(matrix: torch.Tensor, block: list[int]) -> TensorMap:
 # Kept, since a third of the time of a launch went into working them out.
 @functools.cache
 def layout_of(rows: int, columns: int, dtype: torch.dtype) -> gl.NVMMASharedLayout:
-    """Return how a block lies in shared memory, as the copy engine and wgmma agree on it."""
+    """Return the layout of a block in shared memory, as the copy engine and wgmma require."""
     return gl.NVMMASharedLayout.get_default_for([rows, columns], TYPES[dtype])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How products are launched, kept by what their operands are like.
+"""Launch plans of products, cached by the layout of their operands.
 
 To choose tiles and to find out how operands lie takes the host as long as Triton takes to launch. A
 network multiplies the same shapes in every step, so that it is looked up from the second time on.
@@ -21,12 +21,12 @@ MAX_PLANS = 1024
 
 @dataclass(frozen=True)
 class Plan:
-    """A launch but for where the operands are; all three are read and written in place.
+    """A launch without the operands' addresses; all three are read and written in place.
 
     Attributes:
         kernels: compiled.
-        key: of the kernel.
-        grid: of programs.
+        key: key of the kernel.
+        grid: number of programs.
         maps: shape, strides, block and layout of A, B and C.
         rest: arguments behind the maps; no tensors.
     """
@@ -44,7 +44,7 @@ class Plan:
 
 
 def how(described: TensorMap) -> tuple[Any, ...]:
-    """Return what a map says but for the address."""
+    """Return the content of a map without the address."""
     return described.shape, described.strides, described.block_shape, described.layout
 
 
@@ -59,7 +59,7 @@ def kind_of(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> Hashable:
 
 
 class Plans:
-    """Plans by kind, a limited number: with more kinds than that they begin again with none."""
+    """A cache of plans by key; when it is full, it is emptied."""
 
     def __init__(self, most: int = MAX_PLANS) -> None:
         self._most = most

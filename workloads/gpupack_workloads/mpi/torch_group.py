@@ -52,7 +52,7 @@ def _one_gpu_each(world: World) -> bool:
 
 
 def _store(world: World) -> dist.TCPStore:
-    """Rank 0 listens first, on a port that the kernel gives it, and then says which."""
+    """Return the store: rank 0 listens first, on a port of the kernel, and broadcasts the port."""
     if world.index == 0:
         host = _address()
         store = dist.TCPStore(

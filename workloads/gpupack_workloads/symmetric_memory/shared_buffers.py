@@ -21,14 +21,14 @@ import torch
 import torch.distributed as dist
 
 from gpupack_workloads.collectives.methods import world
+from gpupack_workloads.distributed.peer_access import can_access_peers
 from gpupack_workloads.distributed.rank import Rank
-from gpupack_workloads.distributed.reach import reach_one_another
-from gpupack_workloads.distributed.together import all_or_none
+from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import BadArgument, NoSuchDevice, OutOfMemory, WrongResult
 
 SHARED = Path("/dev/shm")  # noqa: S108  the memory that processes share has this name
 TOO_LITTLE = (
-    "{} bytes of shared memory are needed: ask for a smaller --size or --rows, or mount an emptyDir"
+    "{} bytes of shared memory are needed: set a smaller --size or --rows, or mount an emptyDir"
     " of medium Memory at /dev/shm"
 )
 SIGNAL_SECONDS = 60
@@ -37,7 +37,7 @@ Work = Callable[[], object]
 
 
 @dataclass(frozen=True)
-class Room:
+class SharedBuffer:
     """A tensor of the same shape in every rank's memory.
 
     Attributes:
@@ -50,13 +50,13 @@ class Room:
 
 
 class Signals(Protocol):
-    """Tells ranks how far others are, in the order of the current stream."""
+    """Signals between ranks, in the order of the current stream."""
 
     def barrier(self) -> None:
         """Wait until all ranks have come here."""
 
     def put_signal(self, rank: int) -> None:
-        """Tell a rank that what was written to it before is there."""
+        """Signal a rank that earlier writes to it have arrived."""
 
     def wait_signal(self, rank: int) -> None:
         """Wait for a rank's signal."""
@@ -65,15 +65,15 @@ class Signals(Protocol):
 class Host(Protocol):
     """The ranks of one host, as one of them sees it."""
 
-    def room(self, shape: tuple[int, ...], dtype: torch.dtype) -> Room:
-        """Return zeroed memory; all ranks must ask for the same, and nobody is in it before."""
+    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> SharedBuffer:
+        """Return zeroed memory; all ranks must call it with the same arguments."""
 
     def side(self) -> "Side":
-        """Return what copies beside the current stream."""
+        """Return a second queue for copies, next to the current stream."""
 
 
 class Side(Protocol):
-    """Work beside what is computed, one piece after another."""
+    """A queue of copies that runs concurrently with the current stream."""
 
     def begin(self) -> None:
         """Let what is put here from now on wait for what the current stream has in its queue."""
@@ -105,7 +105,7 @@ def host_of(rank: Rank) -> Host:
         return SharedFiles(rank)
     if rank.ranks == 1:
         raise NoSuchDevice("symmetric-memory needs two GPUs in one container; this one has 1")
-    if not reach_one_another(rank):
+    if not can_access_peers(rank):
         raise NoSuchDevice(
             f"the {rank.ranks} GPUs of this container do not all reach one another's memory, or"
             f" the backend is not nccl but {rank.backend}"
@@ -114,15 +114,15 @@ def host_of(rank: Rank) -> Host:
 
 
 class SymmetricMemory:
-    """GPUs."""
+    """Host for GPUs: torch's symmetric memory."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         # Kept: torch exchanges an allocation's handles once, so that memory which one rank gets
-        # anew and another from what was freed would leave them waiting for one another.
+        # again and another from what was freed would leave them waiting for one another.
         self._kept: list[torch.Tensor] = []
 
-    def room(self, shape: tuple[int, ...], dtype: torch.dtype) -> Room:
+    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> SharedBuffer:
         """Allocate, exchange handles, clear."""
         import torch.distributed._symmetric_memory as symmetric  # noqa: PLC0415  only GPUs have it
 
@@ -136,10 +136,10 @@ class SymmetricMemory:
             mine if rank == handle.rank else handle.get_buffer(rank, shape, dtype)
             for rank in range(handle.world_size)
         ]
-        return Room(parts, handle)
+        return SharedBuffer(parts, handle)
 
     def side(self) -> "Side":
-        """Return a stream of its own."""
+        """Return a separate stream."""
         return SideStream(self._device)
 
 
@@ -163,7 +163,7 @@ class SideStream:
         return wait
 
     def mark(self, flags: torch.Tensor, place: int) -> None:
-        """Have the stream itself write it: no kernel, which might find no room to run."""
+        """Let the stream itself write the flag: a kernel might find no free multiprocessor."""
         write = torch._C._distributed_c10d._SymmetricMemory.stream_write_value32  # noqa: SLF001
         with torch.cuda.stream(self._stream):
             write(flags.view(torch.uint32), place, 1)
@@ -174,13 +174,13 @@ class SideStream:
 
 
 class SharedFiles:
-    """CPUs: a file per rank and room, which goes with the last tensor over it."""
+    """Host for CPUs: a file per rank and buffer, deleted with its last tensor."""
 
     def __init__(self, rank: Rank) -> None:
         self._rank = rank
 
-    def room(self, shape: tuple[int, ...], dtype: torch.dtype) -> Room:
-        """Make a file, map everybody's.
+    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> SharedBuffer:
+        """Make a file, and map those of all ranks.
 
         Raises:
             OutOfMemory: there is not as much shared memory.
@@ -195,7 +195,7 @@ class SharedFiles:
         dist.barrier()
         for name in (names[self._rank.index], signals[self._rank.index]):
             Path(name).unlink()
-        return Room(parts, SharedSignals(flags, self._rank.index))
+        return SharedBuffer(parts, SharedSignals(flags, self._rank.index))
 
     def side(self) -> Side:
         """Return a thread's."""
@@ -244,7 +244,7 @@ def mapped(name: str, size: int) -> torch.Tensor:
 
 
 def require_shared(size: int) -> None:
-    """Make sure that shared memory has room; a container usually has 64 MiB of it.
+    """Make sure that shared memory is large enough; a container usually has 64 MiB of it.
 
     Raises:
         OutOfMemory: it has not.
@@ -276,7 +276,7 @@ class SharedSignals:
         self._flags[rank][self._rank] = 1
 
     def wait_signal(self, rank: int) -> None:
-        """Await a rank's byte here, and clear it."""
+        """Wait for a rank's byte here, and clear it."""
         self._await(self._flags[self._rank], rank, 1)
         self._flags[self._rank][rank] = 0
 
@@ -289,7 +289,7 @@ class SharedSignals:
 
 
 class SideThread:
-    """A thread for the work of each time between `begin` and `end`."""
+    """A queue of copies by a thread that runs between `begin` and `end`."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None

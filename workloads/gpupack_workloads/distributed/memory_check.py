@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether buffers fit, asked before any work, so that no rank fails while others wait for it."""
+"""Checks that buffers fit before any work, so that no rank fails while others wait for it."""
 
 import os
 
@@ -11,8 +11,10 @@ from gpupack_workloads.errors import OutOfMemory
 from gpupack_workloads.memory import GIB, free_bytes
 
 
-def require_room(needed: int, device: Device, *, doing: str, smaller: str = "--size") -> None:
-    """Make sure that every rank has this many bytes; all ranks must call this together.
+def require_memory_on_all_ranks(
+    needed: int, device: Device, *, doing: str, smaller: str = "--size"
+) -> None:
+    """Check that every rank has this many bytes; all ranks must call this together.
 
     Args:
         needed: bytes.
@@ -23,16 +25,16 @@ def require_room(needed: int, device: Device, *, doing: str, smaller: str = "--s
     Raises:
         OutOfMemory: a rank has less; every rank raises it.
     """
-    free = free_bytes(device) // (sharers() if device.simulated else 1)
+    free = free_bytes(device) // (local_processes() if device.simulated else 1)
     least = torch.tensor([float(free)], dtype=torch.float64, device=device.torch)
     dist.all_reduce(least, op=dist.ReduceOp.MIN)
     if least.item() < needed:
         raise OutOfMemory(
             f"{doing} needs {needed / GIB:.1f} GiB per process, and a process has"
-            f" {least.item() / GIB:.1f} GiB: ask for a smaller {smaller}"
+            f" {least.item() / GIB:.1f} GiB: set a smaller {smaller}"
         )
 
 
-def sharers() -> int:
+def local_processes() -> int:
     """Return how many processes have this container's memory among them."""
     return int(os.environ.get("LOCAL_WORLD_SIZE") or dist.get_world_size())

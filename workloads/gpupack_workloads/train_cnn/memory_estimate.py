@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory the training needs at the very least, asked before any work.
+"""Estimates the minimum memory of the training before any work.
 
 The 32-bit techniques need most. Of each image the forward pass keeps for the backward pass: the
 pixels; what each of a stage's two convolutions gives after rectification; and what pooling gives,
@@ -18,7 +18,7 @@ MAKING_BYTES = 20
 
 
 def training_bytes(options: CnnOptions, plan: Plan) -> int:
-    """Return what a step takes beside the batches that stay on the device."""
+    """Return what a step takes in addition to the batches that stay on the device."""
     # How many images a folder holds is not known yet: one batch at least.
     images = plan.train if options.made_up else plan.batch_size
     return FLOAT_BYTES * images * pixels(options) + plan.batch_size * kept_bytes(options, plan)

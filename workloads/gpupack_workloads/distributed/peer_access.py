@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the GPUs of a gang can work in one another's memory."""
+"""Checks whether the GPUs of a gang can access one another's memory."""
 
 import itertools
 import os
@@ -9,10 +9,10 @@ import torch
 from gpupack_workloads.distributed.rank import Rank
 
 
-def reach_one_another(rank: Rank) -> bool:
+def can_access_peers(rank: Rank) -> bool:
     """Return whether all ranks are processes of this worker and all their GPUs are peers.
 
-    Every rank comes to the same answer: each sees all GPUs of the worker.
+    Every rank gets the same answer, because each sees all GPUs of the worker.
     """
     if rank.backend != "nccl" or rank.ranks == 1:
         return False

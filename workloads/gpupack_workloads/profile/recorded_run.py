@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the recorder around a workload.
+"""Wraps a workload's run with the recorder.
 
-A gang's work happens in processes that this one starts: those record themselves, told so by their
+A gang's work happens in processes that this one starts: those record themselves, as set in their
 environment (see distributed/rank.py), and the result that comes back has the profile of the first.
 """
 
@@ -35,7 +35,7 @@ def around(recording: Recording) -> Callable[[Run], Run]:
 
 
 def starts_processes(module: Any) -> bool:
-    """Whether a workload works in processes of its own: it then asks for its place in a gang."""
+    """Return whether a workload starts processes: then it takes its place in a gang."""
     return "gang" in inspect.signature(module.run).parameters
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory a training needs at the very least, asked before any work.
+"""Estimates the minimum memory of a training before any work.
 
 Per parameter (ZeRO, Rajbhandari et al., 2020), of 4 bytes each: itself, two moments of AdamW, and
 its gradient. In the forward pass gradients are there only if an earlier part of the batch has left
@@ -30,8 +30,8 @@ ELEMENT_BYTES = {"bf16": 2, "fp32": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
-    """What one process holds of a training.
+class MemoryUse:
+    """Memory of one process of a training.
 
     Attributes:
         parameters: how many.
@@ -79,18 +79,18 @@ def keeps_gathered(plan: Plan, ranks: int, free_bytes: int) -> bool:
 
 def checking_bytes(plan: Plan, ranks: int) -> int:
     """Return what every process needs to train alone, in parts as small as those of the ranks."""
-    parts = plan.parts * sharers(plan, ranks)
+    parts = plan.parts * sharing_ranks(plan, ranks)
     return peak_bytes(alone(plan, parts=parts, moments=plan.check_steps > 1), plan)
 
 
-def sharers(plan: Plan, ranks: int) -> int:
+def sharing_ranks(plan: Plan, ranks: int) -> int:
     """Return how many ranks compute different rows."""
     return ranks if plan.parallel in SHARING else 1
 
 
-def alone(plan: Plan, *, parts: int, moments: bool) -> Held:
+def alone(plan: Plan, *, parts: int, moments: bool) -> MemoryUse:
     """Return what a single process holds."""
-    return Held(
+    return MemoryUse(
         parameters=parameters(plan.shape),
         layers=plan.shape.layers,
         tokens=plan.batch_size // parts * plan.shape.sequence,
@@ -100,12 +100,12 @@ def alone(plan: Plan, *, parts: int, moments: bool) -> Held:
     )
 
 
-def spread(plan: Plan, ranks: int) -> Held:
+def spread(plan: Plan, ranks: int) -> MemoryUse:
     """Return what the rank holds that holds least; of a pipeline that is an inner stage."""
     shape = plan.shape
     whole, embedding = parameters(shape), shape.vocabulary * shape.width
     stage = shape.layers // ranks
-    rank = alone(plan, parts=plan.parts * sharers(plan, ranks), moments=True)
+    rank = alone(plan, parts=plan.parts * sharing_ranks(plan, ranks), moments=True)
     fused = plan.kernels == "all" and plan.parallel in SHARING
     rank = replace(rank, gradients=plan.parts > 1, fused=fused)
     return {
@@ -128,14 +128,14 @@ def parameters(shape: Shape) -> int:
     return shape.layers * shape.block_weights + 2 * shape.vocabulary * shape.width + scales
 
 
-def peak_bytes(held: Held, plan: Plan) -> int:
+def peak_bytes(held: MemoryUse, plan: Plan) -> int:
     """Return what is held at the end of a forward pass, or at the update if that is more."""
     copies = 1 + 2 * held.moments + held.gradients
     forward = copies * FLOAT_BYTES * held.parameters + activation_bytes(held, plan)
     return max(forward, 4 * FLOAT_BYTES * held.parameters)
 
 
-def activation_bytes(held: Held, plan: Plan) -> int:
+def activation_bytes(held: MemoryUse, plan: Plan) -> int:
     """Return what a forward pass keeps for the backward pass, and its logits."""
     shape, element = plan.shape, ELEMENT_BYTES[plan.dtype]
     inputs = element * held.tokens * shape.width
@@ -152,7 +152,7 @@ def activation_bytes(held: Held, plan: Plan) -> int:
     return held.layers * (block + weights) + logits
 
 
-def block_bytes(held: Held, plan: Plan) -> int:
+def block_bytes(held: MemoryUse, plan: Plan) -> int:
     """Return what a forward pass keeps of one block."""
     shape = plan.shape
     inner = 2 * shape.width + 2 * shape.kv_heads * shape.head_width + 3 * shape.inner

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How replicas stay one: every rank steps with the mean gradient of all.
+"""Data parallelism: every rank steps with the mean gradient of all.
 
 ddp   torch's DistributedDataParallel around the compiled network.
 flat  gradients are gathered into a few long buffers after the backward pass, a buffer is summed
@@ -8,7 +8,7 @@ flat  gradients are gathered into a few long buffers after the backward pass, a 
 A compiled network's gradients come all at once at its end, so that there is nothing to overlap
 their sum with. What then counts is that DDP copies each of 161 gradients by a kernel of its own,
 and a gathering copy of many tensors takes one. To compile stage by stage and sum the gradients of
-a stage beside the backward pass of the one before, by NCCL or by copy engines, was slower
+a stage during the backward pass of the one before, by NCCL or by copy engines, was slower
 (docs/reports/tuning/resnet50.md). Statistics of normalisation stay a rank's own, as usual.
 """
 
@@ -43,7 +43,7 @@ def coupled(objective: Objective, plan: Plan, rank: Rank, count: int) -> Trainer
 def replicated(
     network: nn.Module, rank: Rank, *, bucket_mib: int, group: dist.ProcessGroup | None = None
 ) -> nn.Module:
-    """Wrap a network in torch's DDP, over a group of ranks or all."""
+    """Return a network wrapped in torch's DDP, over a group of ranks or all."""
     wrapped: nn.Module = DistributedDataParallel(
         network,
         device_ids=None if rank.device.simulated else [rank.device.torch.index],
@@ -57,7 +57,7 @@ def replicated(
 
 
 def without_buffers() -> dict[str, bool]:
-    """Return what tells this torch's DDP not to send buffers with every step."""
+    """Return the argument with which this torch's DDP does not send buffers with every step."""
     known = inspect.signature(DistributedDataParallel).parameters
     word = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
     return {word: False}

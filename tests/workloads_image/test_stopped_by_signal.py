@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads that compute end soon after SIGTERM or SIGINT, with one line, and leave no process.
+"""Signals to end, sent to workloads that compute: they leave soon, with one line and no process.
 
 Of workloads that start a gang test_allreduce.py has the like, of gpu-manager test_gpu_manager.py.
 """
@@ -31,21 +31,21 @@ WORKLOADS = {
 @SIGNALS
 @pytest.mark.parametrize("name", WORKLOADS)
 @no_gpu
-def test_a_workload_reports_a_termination_signal_in_one_line(name, number, status):
+def test_a_workload_that_a_signal_stops_prints_one_line(name, number, status):
     arguments, at_work = WORKLOADS[name]
     line = [sys.executable, "-m", "gpupack_workloads", name, *arguments]
     environ = os.environ | {"GPUPACK_RESULT_PATH": os.devnull}
     process = subprocess.Popen(
         line, env=environ, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    patience = threading.Timer(SECONDS, os.killpg, (process.pid, signal.SIGKILL))
-    patience.start()
+    timer = threading.Timer(SECONDS, os.killpg, (process.pid, signal.SIGKILL))
+    timer.start()
     assert any(at_work in said for said in process.stderr)
     time.sleep(1)
     process.send_signal(number)
-    # Until no process has its standard error any more.
+    # Until no process has its standard error open.
     _, errors = process.communicate()
-    patience.cancel()
+    timer.cancel()
     assert process.returncode == status, errors
     assert "Traceback" not in errors
-    assert errors.splitlines()[-1].endswith(f": told to end by {number.name}")
+    assert errors.splitlines()[-1].endswith(f": stopped by {number.name}")

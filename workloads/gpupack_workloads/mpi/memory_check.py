@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether everything fits, asked before any work: no rank is to fail while others wait for it."""
+"""Checks that all buffers fit before any work, so that no rank fails while others wait for it."""
 
 from dataclasses import dataclass
 
@@ -12,22 +12,22 @@ from gpupack_workloads.mpi.world import World
 
 @dataclass(frozen=True)
 class Need:
-    """What a rank takes at the most, in bytes.
+    """Maximum memory of a rank, in bytes.
 
     Attributes:
-        device: of its tensors.
-        host: beside them where they are a GPU's.
+        device: bytes of its tensors.
+        host: in addition, if the tensors are a GPU's.
     """
 
     device: int
     host: int
 
 
-def require_room(need: Need, world: World, *, doing: str, smaller: str) -> None:
-    """Make sure that every rank has this memory; all ranks must call this together.
+def require_memory_on_all_ranks(need: Need, world: World, *, doing: str, smaller: str) -> None:
+    """Check that every rank has this memory; all ranks must call this together.
 
     Args:
-        need: of each rank.
+        need: memory of each rank.
         world: the ranks; those of a worker have its container's memory among them.
         doing: names the work.
         smaller: the option that makes it need less.
@@ -47,5 +47,5 @@ def require_room(need: Need, world: World, *, doing: str, smaller: str) -> None:
         if needed > least:
             raise OutOfMemory(
                 f"{doing} needs about {needed / GIB:.1f} GiB of {place} per rank, where a rank has"
-                f" {least / GIB:.1f} GiB: ask for a smaller {smaller}"
+                f" {least / GIB:.1f} GiB: set a smaller {smaller}"
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether ranks exchange what they should, and stay replicas."""
+"""Checks that ranks exchange mean gradients and stay replicas."""
 
 from typing import cast
 
@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from gpupack_workloads.distributed.rank import Rank
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.resnet50.coupling import Flat
+from gpupack_workloads.resnet50.data_parallel import Flat
 
 
 def wrong_means(module: torch.nn.Module, rank: Rank, *, bucket_mib: int) -> list[int]:
@@ -28,7 +28,7 @@ def wrong_means(module: torch.nn.Module, rank: Rank, *, bucket_mib: int) -> list
 
 
 def is_about(gradient: torch.Tensor, mean: float) -> bool:
-    """Whether every value is this one, but for the rounding of a division by the ranks."""
+    """Return whether all values equal this one, within the rounding of a division by the ranks."""
     return bool(torch.allclose(gradient, torch.full_like(gradient, mean), rtol=1e-6))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The least memory that a training needs, known before any work."""
+"""Estimates the minimum memory of a training before any work."""
 
 from gpupack_workloads.resnet50.model import EXPANSION, PARAMETERS, STAGES, STEM_CHANNELS
 from gpupack_workloads.resnet50.plan import Plan

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The course of losses beside the checkpoints: FOLDER/attempt-N/losses.jsonl, a line for each step.
+"""The course of losses next to the checkpoints: FOLDER/attempt-N/losses.jsonl, a line per step.
 
 A start writes what it has computed just before the checkpoint that holds it counts, so the files of
 all starts, a later one's steps before an earlier one's, are the course that led to the latest.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures a server that runs already. Nothing can verify its answers: its weights are not here."""
+"""Measures a running server. Its answers are not verified, because its weights are not here."""
 
 import os
 from urllib.parse import urlsplit
@@ -21,10 +21,10 @@ def run(options: LoadOptions) -> Result:
     """Ask and measure.
 
     Raises:
-        BadArgument: the address is none, or nobody there serves us; no request begins; or something
-            was asked of a server that is started here.
+        BadArgument: the address is not valid, or no server there serves us; no request begins; or
+            an option is for a server that is started here.
         NoSuchDevice: a GPU is required, and it has none.
-        WorkloadError: nobody got an answer.
+        WorkloadError: no request got an answer.
     """
     refuse_settings(options)
     target = target_of(options)
@@ -45,7 +45,7 @@ def run(options: LoadOptions) -> Result:
 
 
 def refuse_settings(options: LoadOptions) -> None:
-    """Refuse what only a server that is started here could be told."""
+    """Refuse options that only a server that is started here could use."""
     own = set(Options.__dataclass_fields__)
     for name, field in ServingOptions.__dataclass_fields__.items():
         if name not in own and getattr(options, name) != field.default:

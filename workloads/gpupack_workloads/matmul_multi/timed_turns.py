@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times every layout, transfer and way to cut against one GPU, taking turns.
+"""Times every layout, transfer and split against one GPU, in turns.
 
 Each GPU multiplies alone as well, all at once, and the fastest of them, cut as suits it best, is
 what the gang is compared with.
 
-Everybody has one turn in a heat; the two fastest of each layout meet in a final of several turns,
+Each way has one turn in a heat; the two fastest of each layout have several turns in a final,
 of which medians are kept. Power is what limits such products, and a GPU that has just done
 something easier seems to get more of it for a while: each turn warms up for as long as it is timed,
-else whoever followed an easy rival was 7% faster.
+else the one after an easy rival was 7% faster.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,13 +25,13 @@ OF_EACH = 2
 
 
 @dataclass(frozen=True)
-class Entrant:
+class Candidate:
     """One way to compute the product.
 
     Attributes:
-        layout: how it is shared; ALONE if it is not.
-        exchange: how blocks travel.
-        cuts: into what the work is cut.
+        layout: name of its layout; ALONE for one GPU.
+        exchange: name of its exchange of blocks.
+        cuts: numbers of pieces.
         start: computes it once.
     """
 
@@ -42,11 +42,11 @@ class Entrant:
 
 
 @dataclass(frozen=True)
-class Race:
-    """How long to time.
+class TurnCounts:
+    """Numbers of turns and calls.
 
     Attributes:
-        turns: of everybody.
+        turns: number of turns of each candidate.
         calls: in a turn of the gang, and before it; a GPU alone makes one.
     """
 
@@ -56,41 +56,41 @@ class Race:
 
 @dataclass(frozen=True)
 class Timed:
-    """An entrant's median time."""
+    """A candidate's median time."""
 
-    entrant: Entrant
+    candidate: Candidate
     seconds: float
 
 
-def compete(
-    entrants: Sequence[Entrant], *, device: torch.device, final: Race
+def time_candidates(
+    candidates: Sequence[Candidate], *, device: torch.device, final: TurnCounts
 ) -> tuple[list[Timed], list[Timed]]:
-    """Return every entrant's time in a heat, and in a final that of the fastest of each layout."""
-    heat = run(entrants, Race(turns=1, calls=final.calls), device)
+    """Return every candidate's time in a heat, and in a final that of the fastest per layout."""
+    heat = run(candidates, TurnCounts(turns=1, calls=final.calls), device)
     return heat, run(finalists(heat), final, device)
 
 
-def run(entrants: Sequence[Entrant], race: Race, device: torch.device) -> list[Timed]:
-    """Return every entrant's median time."""
-    turns = {one: partial(turn, one, race, device) for one in entrants}
-    return [Timed(*found) for found in medians_in_turns(turns, rounds=race.turns).items()]
+def run(candidates: Sequence[Candidate], counts: TurnCounts, device: torch.device) -> list[Timed]:
+    """Return every candidate's median time."""
+    turns = {one: partial(turn, one, counts, device) for one in candidates}
+    return [Timed(*found) for found in medians_in_turns(turns, rounds=counts.turns).items()]
 
 
-def turn(entrant: Entrant, race: Race, device: torch.device) -> float:
-    """Return an entrant's time in one turn: of the fastest GPU alone, of the slowest in a gang."""
-    alone = entrant.layout == ALONE
-    calls = 1 if alone else race.calls
-    own = seconds_per_call(entrant.start, device=device, repeats=calls, warm_up=calls)
+def turn(candidate: Candidate, counts: TurnCounts, device: torch.device) -> float:
+    """Return a candidate's time in one turn: of the fastest GPU alone, or the gang's slowest."""
+    alone = candidate.layout == ALONE
+    calls = 1 if alone else counts.calls
+    own = seconds_per_call(candidate.start, device=device, repeats=calls, warm_up=calls)
     return agreed(own, device, dist.ReduceOp.MIN if alone else dist.ReduceOp.MAX)
 
 
-def finalists(heat: Sequence[Timed]) -> list[Entrant]:
+def finalists(heat: Sequence[Timed]) -> list[Candidate]:
     """Return the two fastest of each layout."""
     ranked = sorted(heat, key=lambda one: one.seconds)
     return [
-        one.entrant
-        for layout in dict.fromkeys(one.entrant.layout for one in heat)
-        for one in [rival for rival in ranked if rival.entrant.layout == layout][:OF_EACH]
+        one.candidate
+        for layout in dict.fromkeys(one.candidate.layout for one in heat)
+        for one in [rival for rival in ranked if rival.candidate.layout == layout][:OF_EACH]
     ]
 
 
@@ -99,7 +99,7 @@ def fastest(timed: Sequence[Timed], layout: str | None = None) -> Timed:
     rivals = [
         one
         for one in timed
-        if one.entrant.layout == layout or (layout is None and one.entrant.layout != ALONE)
+        if one.candidate.layout == layout or (layout is None and one.candidate.layout != ALONE)
     ]
     return min(rivals, key=lambda one: one.seconds)
 

@@ -43,11 +43,11 @@ Matrix = np.ndarray[Any, np.dtype[np.float32]]
 
 SMALLEST, LARGEST, LARGEST_WITHOUT = 256, 4096, 512
 ELEMENT_BYTES = 4
-# Held at once where the device is the CPU, beside A, B and two products that were made before: A
+# Held at once where the device is the CPU, besides A, B and two products that were made before: A
 # and B for NumPy and on the device, and a copy of each on the way there. A product is the seventh.
 HOST_MATRICES = 7
 # A product that would take NumPy longer than this is left out: a large chosen size, a small pod.
-PATIENCE_SECONDS = 10.0
+MAX_NUMPY_SECONDS = 10.0
 # Small products are repeated until they take about so long together.
 TURN_SECONDS = 0.1
 MAX_REPEATS = 20
@@ -56,11 +56,11 @@ ROWS_AT_A_TIME = 256
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was found at one size.
+    """Findings at one size.
 
     Attributes:
         size: rows and columns of all matrices.
-        agreement: of NumPy's product with torch's.
+        agreement: agreement of NumPy's product with torch's.
         numpy_seconds: on the CPU.
         torch_seconds: on the device, with the operands there.
         transfer_seconds: the same with the operands in the host's memory, and the result too.
@@ -108,7 +108,7 @@ def compare_sizes(wanted: list[int], *, device: Device, options: Options) -> lis
     """
     found: list[Comparison] = []
     for size in wanted:
-        if found and expected_seconds(size, found[-1]) > PATIENCE_SECONDS:
+        if found and expected_seconds(size, found[-1]) > MAX_NUMPY_SECONDS:
             logger.warning("NumPy would take too long for %d x %d here: left out", size, size)
             continue
         found.append(compared(size, device=device, seed=options.seed))
@@ -127,7 +127,7 @@ def compared(size: int, *, device: Device, seed: int) -> Comparison:
     a, b = (chance.standard_normal((size, size), dtype=np.float32) for _ in range(2))
     on_device = partial(torch.matmul, to_device(a, device), to_device(b, device))
     numpy_seconds, product = host_seconds(lambda: a @ b)
-    transfer_seconds, _ = host_seconds(lambda: there_and_back(a, b, device))
+    transfer_seconds, _ = host_seconds(lambda: multiply_from_host(a, b, device))
     return Comparison(
         size=size,
         agreement=check(a, b, product, on_device().cpu().numpy()),
@@ -159,8 +159,8 @@ def to_device(matrix: Matrix, device: Device) -> torch.Tensor:
     return torch.from_numpy(matrix).to(device.torch, copy=True)
 
 
-def there_and_back(a: Matrix, b: Matrix, device: Device) -> Matrix:
-    """Multiply on the device what lies in the host's memory; the result lies there too."""
+def multiply_from_host(a: Matrix, b: Matrix, device: Device) -> Matrix:
+    """Multiply matrices of the host's memory on the device; return the result to the host."""
     product = to_device(a, device) @ to_device(b, device)
     back: Matrix = product.cpu().numpy()
     return back

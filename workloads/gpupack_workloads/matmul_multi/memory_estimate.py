@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory a run takes, so that what does not fit is refused before any work.
+"""Estimates the memory of a run, so that one that does not fit is refused before any work.
 
-Every layout is held with every exchange at once, beside what one GPU alone multiplies, for all of
+Every layout is held with every exchange at once, and what one GPU alone multiplies, for all of
 them take turns. The check comes on top of that: it is greatest for a block that is all of C.
 """
 

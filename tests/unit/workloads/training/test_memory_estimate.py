@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training needs at the least, beside what it was measured to take."""
+"""The estimated minimum memory of a training, compared with measurements."""
 
 from dataclasses import replace
 
 import pytest
 
-from gpupack_workloads.transformer.need import (
+from gpupack_workloads.transformer.memory_estimate import (
     checking_bytes,
     keeps_gathered,
     parameters,
@@ -32,7 +32,7 @@ def need(*, ranks=1, **options):
         ({}, 44704, 0.8),
     ],
 )
-def test_it_is_less_than_h200s_took_and_not_far_from_it(options, measured_mib, share):
+def test_the_estimate_is_slightly_below_the_memory_measured_on_h200s(options, measured_mib, share):
     assert share * measured_mib < need(**options) <= measured_mib
 
 
@@ -42,7 +42,7 @@ def test_ranks_never_need_more_than_one_of_them_alone(parallel):
     assert training_bytes(plan, 4) <= checking_bytes(plan, 4)
 
 
-def test_every_rank_makes_the_whole_network_before_it_is_cut():
+def test_every_rank_creates_the_whole_network_before_it_is_sharded():
     plan = plan_for(
         TransformerOptions(parallel="fsdp", layers=256, sequence=16, batch_size=64, recompute=True),
         ranks=64,
@@ -56,7 +56,7 @@ def test_a_single_compared_step_needs_no_moments_in_its_forward_pass():
     assert checking_bytes(plan, 1) < checking_bytes(replace(plan, check_steps=2), 1)
 
 
-def test_a_loss_straight_from_the_head_needs_no_logits_but_where_the_head_is_cut():
+def test_a_fused_loss_needs_no_logits_unless_the_head_is_sharded():
     logits = 24576 * 32768 * 2 / MIB
     assert need() - need(kernels="all") > logits
     for parallel in ("tp", "pp"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An error of one rank, before all meet again in a collective, ends every rank with its status."""
+"""Ends every rank with the status of a rank that failed, before the next collective."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from gpupack_workloads.errors import WorkloadError, error_of_status
 
 @contextlib.contextmanager
 def all_or_none() -> Iterator[None]:
-    """Leave the context all or none.
+    """Raise on every rank if one rank raises within the context.
 
-    Without it the ranks of other workers would wait for the one that failed until the group's
-    time-out, and end with an error that says nothing. Within the context no rank may wait for
-    another: the one that failed would not come.
+    Without it the ranks of other workers would wait for the failed one until the group's time-out,
+    and end with an unrelated error. Within the context no rank may wait for another, because the
+    failed one would not come.
 
     Raises:
-        WorkloadError: this rank's own, or of the kind of the gravest among the others'.
+        WorkloadError: this rank's own, or of the kind of the highest status among the others'.
     """
     failed: WorkloadError | None = None
     try:
@@ -31,5 +31,5 @@ def all_or_none() -> Iterator[None]:
     dist.all_reduce(status, op=dist.ReduceOp.MAX)
     if failed is not None:
         raise failed
-    if gravest := int(status.item()):
-        raise error_of_status(gravest, "another process of the gang failed; see its log")
+    if status_of_failure := int(status.item()):
+        raise error_of_status(status_of_failure, "another process of the gang failed; see its log")

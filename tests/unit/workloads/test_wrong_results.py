@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a command ends that found something wrong but has figures to tell."""
+"""The end of a command with a wrong result and figures."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ UNHEALTHY = Result(
 
 @pytest.fixture
 def invoke(monkeypatch, tmp_path):
-    """Runs a burn-in that finds this; returns outcome and termination message."""
+    """Return a function that runs a burn-in with given findings; it returns outcome and message."""
 
     def invoke(*arguments, result=UNHEALTHY):
         def run(options):
@@ -42,7 +42,7 @@ def invoke(monkeypatch, tmp_path):
     return invoke
 
 
-def test_what_was_found_is_told_though_it_is_wrong(invoke):
+def test_the_findings_of_a_wrong_result_are_reported(invoke):
     outcome, message = invoke()
     assert (outcome.exit_code, outcome.stdout) == (3, "unhealthy: memory\n")
     assert message["metrics"] == UNHEALTHY.metrics
@@ -66,7 +66,7 @@ def test_without_figures_a_result_says_that_it_is_wrong_and_whether_there_was_a_
     assert message["simulated"] is not gpu
 
 
-def test_a_wrong_sum_goes_by_the_name_of_its_command(monkeypatch, tmp_path):
+def test_a_wrong_sum_is_reported_under_the_name_of_its_command(monkeypatch, tmp_path):
     def run(options):
         raise WrongResult("a sum is wrong")
 
