@@ -28,8 +28,8 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.parallel import DistributedDataParallel
 
 from gpupack_workloads.memory import host_bytes
-from gpupack_workloads.transformer.model import Decoder
 from gpupack_workloads.transformer.memory_estimate import keeps_gathered
+from gpupack_workloads.transformer.model import Decoder
 from gpupack_workloads.transformer.parallel.learner import TYPES, Sharing, Single
 
 
