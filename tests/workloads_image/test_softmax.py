@@ -103,7 +103,9 @@ def test_what_goes_wrong_while_it_is_timed_is_noticed(monkeypatch):
     monkeypatch.setattr("gpupack_workloads.softmax.measure.load", lambda _, name: functions[name])
     problem = SoftmaxProblem(rows=8, columns=64, dtype=torch.float32)
     with pytest.raises(WrongResult, match="softmax forward"):
-        measure(problem, device=CPU, repetitions=Repetitions(repeats=1, rounds=5, warm_up=0), seed=0)
+        measure(
+            problem, device=CPU, repetitions=Repetitions(repeats=1, rounds=5, warm_up=0), seed=0
+        )
 
 
 def test_the_result_says_which_triton_has_computed_it():

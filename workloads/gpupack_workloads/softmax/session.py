@@ -37,7 +37,8 @@ def run(options: SoftmaxOptions) -> Result:
     )
     with memory_errors(doing):
         found = [
-            measure(problem, device=device, repetitions=effort, seed=options.seed) for problem in wanted
+            measure(problem, device=device, repetitions=effort, seed=options.seed)
+            for problem in wanted
         ]
     return summarise(found, device)
 
