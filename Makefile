@@ -329,8 +329,8 @@ PLAIN_PAGES := $(wildcard *.md) changes docs
 OTHER_PAGES := docs/dcgm.md,docs/monitoring.md,docs/simulator.md,docs/reports/demo-*.md,docs/reports/limited-*.md,*.html,*.json,*.svg,*.txt
 # Folders whose code follows the glossary.
 PLAIN_CODE := agent apiserver/compose benchmarks crds examples extender hack lib operator simulator workloads \
-  $(addprefix tests/,browser fuzz host storm tensorflow_image truth typing) \
-  $(addprefix tests/unit/,agent ci cost devices docs e2e extender helpers httpserver images judge kubeclient launcher \
+  $(addprefix tests/,browser fuzz host storm tensorflow_image truth typing workloads_image) \
+  $(addprefix tests/unit/,agent ci cost demo devices docs e2e extender helpers httpserver images judge kubeclient launcher \
     monitoring placement queue scheduler simulator storm terminal truth)
 LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-words lint-subjects
 .PHONY: lint $(LINTS)
