@@ -331,7 +331,7 @@ OTHER_PAGES := docs/dcgm.md,docs/monitoring.md,docs/simulator.md,docs/reports/de
 PLAIN_CODE := agent apiserver/compose benchmarks crds examples extender hack lib operator simulator workloads \
   $(addprefix tests/,browser fuzz host storm tensorflow_image truth typing workloads_image) \
   $(addprefix tests/unit/,agent ci cost demo devices docs e2e extender helpers httpserver images judge kubeclient launcher \
-    monitoring placement queue scheduler simulator storm terminal truth)
+    monitoring placement queue scheduler simulator storm terminal truth benchmarks crds devcluster workloads)
 LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-words lint-subjects
 .PHONY: lint $(LINTS)
 lint: $(LINTS) ## Check style, types, layers, generated files; needs only `make venv`; `make -k lint` shows all failures
