@@ -326,9 +326,9 @@ wheels: venv ## Build the wheels of all components; install and try those for us
 
 # Documents follow docs/glossary.md, except those that print texts of the code or of an older report.
 PLAIN_PAGES := $(wildcard *.md) changes docs
-OTHER_PAGES := docs/dcgm.md,docs/monitoring.md,docs/simulator.md,docs/reports/demo-*.md,docs/reports/limited-*.md,*.html,*.json,*.svg,*.txt
+OTHER_PAGES := docs/reports/demo-*.md,docs/reports/limited-*.md,*.html,*.json,*.svg,*.txt
 # Folders whose code follows the glossary.
-PLAIN_CODE := agent apiserver/compose benchmarks crds examples extender hack lib operator simulator workloads \
+PLAIN_CODE := agent apiserver/compose apiserver/dashboard/src benchmarks charts crds examples extender hack lib operator simulator workloads \
   $(addprefix tests/,browser fuzz host storm tensorflow_image truth typing workloads_image) \
   $(addprefix tests/unit/,agent ci cost demo devices docs e2e extender helpers httpserver images judge kubeclient launcher \
     monitoring placement queue scheduler simulator storm terminal truth benchmarks crds devcluster workloads)

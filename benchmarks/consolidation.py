@@ -87,7 +87,7 @@ def run(
             ratio=ratio,
             restart_seconds=options.restart,
             checkpoint_seconds=options.checkpoint,
-            calm_seconds=options.calm,
+            cooldown_seconds=options.calm,
             max_moves=options.most,
         ),
     )

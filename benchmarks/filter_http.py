@@ -154,7 +154,7 @@ def verbs_app(ledger: Ledger, policy: str) -> Any:
     ready: Any = Ready()
     unused: Any = None
     decisions = Decisions(policy=policy, assume_seconds=0.5)
-    policies = Policies(policy, ledger.learner, known=ledger.learner.outlook())
+    policies = Policies(policy, ledger.learner, known=ledger.learner.take_forecast())
     policies.named()
     admissions = Admissions(
         ledger,

@@ -40,7 +40,7 @@ WORKLOADS = ROOT / "workloads"
 VALUES = ROOT / "charts" / "gpupack" / "values.yaml"
 sys.path.insert(0, str(ROOT / "agent"))
 
-from gpupack_agent.mps.threads import parse_sound_threads  # noqa: E402  needs no cluster
+from gpupack_agent.mps.threads import parse_thread_percentages  # noqa: E402  needs no cluster
 
 REPORTS = ROOT / "docs" / "reports"
 DOCUMENT = ROOT / "docs" / "workloads" / "inference.md"
@@ -61,8 +61,8 @@ Report = dict[str, Any]
 
 def thread_percent(percent: int, model: str) -> int:
     """Return the percentage of a GPU's threads that the chart's agent sets for a share."""
-    sound = yaml.safe_load(VALUES.read_text())["shares"]["soundThreads"]
-    return parse_sound_threads(json.dumps(sound)).up_to(percent, model)
+    sound = yaml.safe_load(VALUES.read_text())["shares"]["correctThreadPercentages"]
+    return parse_thread_percentages(json.dumps(sound)).up_to(percent, model)
 
 
 def environment(percent: int, threads: int, memory_mib: int, pipes: Path) -> dict[str, str]:

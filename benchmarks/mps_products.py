@@ -8,8 +8,8 @@ cuBLAS chooses its kernels by the multiprocessors that MPS leaves a process, and
 of an H100's it leaves parts of a product unwritten (docs/adr/0058). Each percentage is tried by a
 process of its own under a daemon of this script's own, with the variables that the agent sets for a
 limited share: products of twelve heights and nine weights, in bf16 and fp16, compared with the same
-in 32 bits, written over NaNs. The sound percentages go into the chart's shares.soundThreads, which
-a test compares with the reports.
+in 32 bits, written over NaNs. The sound percentages go into the chart's
+shares.correctThreadPercentages, which a test compares with the reports.
 
 Writes docs/reports/mps-products-DEVICE-cublas-VERSION.json. The GPU's settings do not change. Needs
 a Python with torch, msgspec and PyYAML, and the driver's nvidia-cuda-mps-control.

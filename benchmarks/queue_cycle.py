@@ -168,7 +168,7 @@ def world(node_count: int, job_count: int, policy: str, consolidation: float) ->
     """Return a full cluster with so many pending jobs."""
     random = Random(1)  # noqa: S311  # not for secrets
     movable = consolidation > 0
-    moves = ConsolidationRules(ratio=consolidation, calm_seconds=600.0)
+    moves = ConsolidationRules(ratio=consolidation, cooldown_seconds=600.0)
     queue = Queue(Rules(consolidation=moves), quotas(PROMISED))
     owner = Owner(Cluster(nodes(node_count)), queue, planner(policy))
     kinds = [(Tenant(f"t{n}"), gang) for n in range(TENANTS) for gang in KINDS]

@@ -7,23 +7,24 @@ import pathlib
 from typing import Final
 
 import click
-from panels import Panel, Query, Row, dashboard
+from panels import Panel, Query, Row, render_dashboard
 
 AGENT: Final = '{job="gpupack-agent"}'
-"""NVIDIA's exporter has series of the same names: together they would count each GPU twice."""
+"""Selects the agent's series. NVIDIA's exporter has series of the same names, so a query over both
+would count each GPU twice."""
 
 ROWS: Final = (
     Row(
-        "What users feel",
+        "Overview",
         (
             Panel(
-                "GPUs given out",
+                "Allocated GPUs",
                 (Query("gpupack:gpus_given_out:ratio"),),
                 kind="stat",
                 unit="percentunit",
                 width=4,
                 height=5,
-                most=1.0,
+                max_value=1.0,
             ),
             Panel(
                 "Free GPUs",
@@ -33,30 +34,30 @@ ROWS: Final = (
                 height=5,
             ),
             Panel(
-                "Jobs that run",
+                "Running GPUJobs",
                 (Query('sum(gpupack_operator_gpujobs{phase="Running"})'),),
                 kind="stat",
                 width=4,
                 height=5,
             ),
             Panel(
-                "Jobs and pods that wait",
+                "Pending GPUJobs and pods",
                 (Query("sum(max by (kind) (gpupack_queue_waiting))"),),
                 kind="stat",
                 width=4,
                 height=5,
             ),
             Panel(
-                "Longest wait within a promise",
+                "Longest wait within nominal quota",
                 (Query("max(gpupack_queue_starving_seconds) or vector(0)"),),
                 kind="stat",
                 unit="s",
-                description="Of a job whose namespace was promised what it asks for.",
+                description="Jobs whose request is within their namespace's unused nominal quota.",
                 width=4,
                 height=5,
             ),
             Panel(
-                "GPUs kept out or failed",
+                "Unhealthy GPUs",
                 (Query('max(gpupack_extender_devices{state="unhealthy"})'),),
                 kind="stat",
                 width=4,
@@ -73,18 +74,18 @@ ROWS: Final = (
                 stacked=True,
             ),
             Panel(
-                "GPUs given out, by model",
+                "Allocated GPUs by model",
                 (
-                    Query('gpupack:gpus{amount="given_out"}', "{{model}} given out"),
-                    Query('gpupack:gpus{amount="capacity"}', "{{model}}"),
+                    Query('gpupack:gpus{amount="given_out"}', "{{model}} allocated"),
+                    Query('gpupack:gpus{amount="capacity"}', "{{model}} capacity"),
                 ),
             ),
             Panel(
                 "Fragmentation",
                 (Query("max(gpupack_extender_fragmentation_ratio)", "fragmentation"),),
                 unit="percentunit",
-                most=1.0,
-                description="Part of the free GPUs that lie in no free block as large as a node.",
+                max_value=1.0,
+                description="Fraction of free GPUs outside fully free nodes.",
             ),
         ),
     ),
@@ -92,7 +93,7 @@ ROWS: Final = (
         "Queue",
         (
             Panel(
-                "GPUJobs that wait, by reason",
+                "Pending GPUJobs by reason",
                 (
                     Query(
                         'sum by (reason) (gpupack_operator_gpujobs{phase="Pending"})', "{{reason}}"
@@ -101,38 +102,38 @@ ROWS: Final = (
                 stacked=True,
             ),
             Panel(
-                "Who waits",
+                "Pending by kind",
                 (Query("max by (kind) (gpupack_queue_waiting)", "{{kind}}"),),
                 stacked=True,
             ),
             Panel(
-                "Told to end for others",
+                "Preemptions by reason",
                 (
                     Query(
                         "sum by (reason) (increase(gpupack_queue_preempted_total[5m]))",
                         "{{reason}}",
                     ),
                 ),
-                description="Jobs, workers and pods within 5 minutes, by the right of the others.",
+                description="Preempted jobs, workers and pods within 5 minutes.",
             ),
             Panel(
-                "A decision of the queue takes",
+                "Scheduling cycle duration",
                 (
                     Query(
                         "histogram_quantile(0.5, sum by (le) "
                         "(rate(gpupack_queue_cycle_seconds_bucket[5m])))",
-                        "median",
+                        "p50",
                     ),
                     Query(
                         "histogram_quantile(0.99, sum by (le) "
                         "(rate(gpupack_queue_cycle_seconds_bucket[5m])))",
-                        "99 of 100",
+                        "p99",
                     ),
                 ),
                 unit="s",
             ),
             Panel(
-                "Attempts that ended, by outcome",
+                "Ended attempts by outcome",
                 (
                     Query(
                         "sum by (outcome) (increase(gpupack_operator_attempts_total[5m]))",
@@ -141,12 +142,12 @@ ROWS: Final = (
                 ),
             ),
             Panel(
-                "Until a lost job runs again",
+                "Recovery time of jobs",
                 (
                     Query(
                         "histogram_quantile(0.9, sum by (outcome, le) "
                         "(increase(gpupack_operator_recovery_seconds_bucket[1h])))",
-                        "{{outcome}}, 9 of 10",
+                        "{{outcome}} p90",
                     ),
                 ),
                 unit="s",
@@ -157,7 +158,7 @@ ROWS: Final = (
         "Quotas",
         (
             Panel(
-                "GPUs used, by namespace",
+                "Used GPUs by namespace",
                 (
                     Query(
                         'gpupack:quota_gpus{amount="used",namespace=~"$namespace"}', "{{namespace}}"
@@ -167,7 +168,7 @@ ROWS: Final = (
                 width=12,
             ),
             Panel(
-                "GPUs promised, used, borrowed and lent",
+                "Nominal, used, borrowed and lent GPUs",
                 (
                     Query(
                         'sum by (amount) (gpupack:quota_gpus{namespace=~"$namespace"})',
@@ -177,7 +178,7 @@ ROWS: Final = (
                 width=6,
             ),
             Panel(
-                "Waiting, by namespace",
+                "Pending by namespace",
                 (
                     Query(
                         "max by (namespace) (gpupack_queue_quota_jobs"
@@ -190,7 +191,7 @@ ROWS: Final = (
         ),
     ),
     Row(
-        "Health of GPUs",
+        "GPU health",
         (
             Panel(
                 "GPUs by health",
@@ -198,27 +199,27 @@ ROWS: Final = (
                 stacked=True,
             ),
             Panel(
-                "GPUs that are not used as others are",
+                "GPUs in quarantine or on probation",
                 (Query("max by (phase) (gpupack_operator_gpus_kept_out)", "{{phase}}"),),
             ),
             Panel(
-                "Nodes with GPUs, and their agents",
+                "GPU nodes and agents",
                 (
-                    Query("count(max by (node) (gpupack_extender_node_gpus))", "nodes with GPUs"),
-                    Query('sum(up{job="gpupack-agent"})', "agents that answer"),
+                    Query("count(max by (node) (gpupack_extender_node_gpus))", "GPU nodes"),
+                    Query('sum(up{job="gpupack-agent"})', "agents up"),
                 ),
             ),
             Panel(
-                "Temperature, the hottest of each node",
+                "Highest GPU temperature by node",
                 (Query(f"max by (node) (DCGM_FI_DEV_GPU_TEMP{AGENT})", "{{node}}"),),
                 unit="celsius",
             ),
             Panel(
-                "Clocks held down, by reason",
+                "Throttled GPUs by reason",
                 (Query("sum by (reason) (gpupack_agent_gpu_throttled)", "{{reason}}"),),
             ),
             Panel(
-                "Burn-ins within a day",
+                "Burn-ins per day by result",
                 (
                     Query(
                         "sum by (result) (increase(gpupack_operator_burn_ins_total[1d]))",
@@ -229,16 +230,16 @@ ROWS: Final = (
         ),
     ),
     Row(
-        "Use",
+        "Utilization",
         (
             Panel(
-                "GPUs busy, of those that the driver tells of",
+                "GPU utilization by node",
                 (Query(f"avg by (node) (DCGM_FI_DEV_GPU_UTIL{AGENT})", "{{node}}"),),
                 unit="percent",
-                most=100.0,
+                max_value=100.0,
             ),
             Panel(
-                "Memory used of what was granted, by pod",
+                "Used part of granted GPU memory by pod",
                 (
                     Query(
                         "topk(20, sum by (namespace, pod) "
@@ -250,7 +251,7 @@ ROWS: Final = (
                 unit="percentunit",
             ),
             Panel(
-                "GPUs granted, by namespace",
+                "Granted GPUs by namespace",
                 (
                     Query(
                         "sum by (namespace) "
@@ -261,7 +262,7 @@ ROWS: Final = (
                 stacked=True,
             ),
             Panel(
-                "Container starts with GPUs",
+                "Container starts with GPUs by outcome",
                 (
                     Query(
                         "sum by (outcome) (increase(gpupack_agent_container_starts_total[5m]))",
@@ -270,7 +271,7 @@ ROWS: Final = (
                 ),
             ),
             Panel(
-                "Shares exceeded",
+                "Exceeded shares by action",
                 (
                     Query(
                         "sum by (action) (increase(gpupack_agent_share_overruns_total[5m]))",
@@ -284,14 +285,14 @@ ROWS: Final = (
         "Energy",
         (
             Panel(
-                "Power of all GPUs",
+                "GPU power by node",
                 (Query(f"sum by (node) (DCGM_FI_DEV_POWER_USAGE{AGENT})", "{{node}}"),),
                 unit="watt",
                 stacked=True,
                 width=12,
             ),
             Panel(
-                "Power by namespace",
+                "GPU power by namespace",
                 (
                     Query(
                         'gpupack:namespace_gpu_power_watts:rate5m{namespace=~"$namespace"}',
@@ -301,15 +302,15 @@ ROWS: Final = (
                 unit="watt",
                 stacked=True,
                 width=12,
-                description="What the GPUs of its pods took, by the pods' parts of them.",
+                description="Power of GPUs, divided among their pods by granted part.",
             ),
         ),
     ),
     Row(
-        "Parts",
+        "Components",
         (
             Panel(
-                "Extender: 99 of 100 calls within",
+                "Extender: call duration p99",
                 (Query("gpupack:extender_call_seconds:p99_rate5m", "{{verb}}"),),
                 unit="s",
             ),
@@ -324,7 +325,7 @@ ROWS: Final = (
                 unit="reqps",
             ),
             Panel(
-                "REST API: 99 of 100 calls within",
+                "REST API: call duration p99",
                 (Query("gpupack:api_call_seconds:p99_rate5m", "{{route}}"),),
                 unit="s",
             ),
@@ -332,38 +333,38 @@ ROWS: Final = (
                 "REST API: calls by status",
                 (
                     Query("sum by (status) (rate(gpupack_api_calls_total[5m]))", "{{status}}"),
-                    Query("sum(gpupack_api_calls_under_way)", "under way, streams too"),
+                    Query("sum(gpupack_api_calls_under_way)", "in progress, with streams"),
                 ),
                 unit="reqps",
             ),
             Panel(
-                "Operator: passes, and who waits for one",
+                "Operator: reconciles and queue depth",
                 (
                     Query(
                         "sum by (outcome) (rate(gpupack_operator_reconciles_total[5m]))",
-                        "{{outcome}} a second",
+                        "{{outcome}} per second",
                     ),
-                    Query("max(gpupack_operator_work_queue_depth)", "waiting"),
+                    Query("max(gpupack_operator_work_queue_depth)", "queue depth"),
                 ),
             ),
             Panel(
-                "Operator: 99 of 100 passes within",
+                "Operator: reconcile duration p99",
                 (
                     Query(
                         "histogram_quantile(0.99, sum by (le) "
                         "(rate(gpupack_operator_reconcile_seconds_bucket[5m])))",
-                        "a pass",
+                        "p99",
                     ),
                 ),
                 unit="s",
             ),
             Panel(
-                "Requests to the API server that fail",
+                "Failed requests to the API server",
                 (Query("gpupack:kube_errors:ratio_rate5m", "{{job}}"),),
                 unit="percentunit",
             ),
             Panel(
-                "Age of watches, the oldest",
+                "Age of the oldest watch",
                 (
                     Query("max by (job) (gpupack_extender_watch_age_seconds)", "{{job}}"),
                     Query("max by (job) (gpupack_api_watch_age_seconds)", "{{job}}"),
@@ -371,7 +372,7 @@ ROWS: Final = (
                 unit="s",
             ),
             Panel(
-                "Objects that cannot be read",
+                "Unreadable objects",
                 (
                     Query(
                         "sum by (job, kind) (increase(gpupack_unreadable_objects_total[15m]))",
@@ -380,7 +381,7 @@ ROWS: Final = (
                 ),
             ),
             Panel(
-                "Certificates end in",
+                "Certificate expiry",
                 (
                     Query(
                         "min by (job) (gpupack_certificate_expiry_timestamp_seconds) - time()",
@@ -391,12 +392,12 @@ ROWS: Final = (
                 unit="s",
             ),
             Panel(
-                "Parts that answer",
+                "Replicas up",
                 (Query('sum by (job) (up{job=~"gpupack-.*"})', "{{job}}"),),
                 kind="bargauge",
             ),
             Panel(
-                "Who leads",
+                "Leaders",
                 (
                     Query("sum(gpupack_extender_deciding)", "scheduler"),
                     Query("sum(gpupack_operator_leading)", "operator"),
@@ -407,13 +408,13 @@ ROWS: Final = (
 )
 
 
-def written() -> str:
-    """The file's text."""
-    built = dashboard(
+def render() -> str:
+    """Return the text of the file."""
+    built = render_dashboard(
         "gpupack",
         "gpupack",
         ROWS,
-        description="GPUs, the queue, quotas, health, use and energy; and the parts themselves.",
+        description="GPUs, queue, quotas, health, utilization, energy, and gpupack's components.",
     )
     return json.dumps(built, indent=1) + "\n"
 
@@ -422,7 +423,7 @@ def written() -> str:
 @click.argument("file", type=click.Path(path_type=pathlib.Path))
 def main(file: pathlib.Path) -> None:
     """Write the dashboard."""
-    file.write_text(written())
+    file.write_text(render())
 
 
 if __name__ == "__main__":

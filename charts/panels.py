@@ -2,7 +2,7 @@
 # ruff: noqa: INP001 - a module of a script, not a package
 """Panels of a Grafana dashboard as values, and the JSON that Grafana reads.
 
-grafanalib was not taken: it writes the panels of Grafana 8, and knows no `timeseries` options.
+grafanalib is not used: it writes the panels of Grafana 8 and does not support `timeseries` options.
 """
 
 import dataclasses
@@ -13,14 +13,14 @@ Kind = Literal["timeseries", "stat", "bargauge", "table", "state-timeline"]
 Json = dict[str, Any]
 
 COLUMNS: Final = 24
-"""Of Grafana's grid."""
+"""Number of columns of Grafana's grid."""
 
 DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """One expression; `legend` names its series by their labels."""
+    """One expression. `legend` is the template for the names of its series."""
 
     expr: str
     legend: str = ""
@@ -28,7 +28,7 @@ class Query:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """One picture. `unit`: as Grafana calls it; widths and heights in cells of its grid."""
+    """One panel. `unit` is a unit ID of Grafana; width and height are cells of its grid."""
 
     title: str
     queries: tuple[Query, ...]
@@ -38,19 +38,19 @@ class Panel:
     width: int = 8
     height: int = 7
     stacked: bool = False
-    most: float | None = None
+    max_value: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """Panels under one title, from left to right."""
+    """A row of panels under one title, from left to right."""
 
     title: str
     panels: tuple[Panel, ...]
 
 
-def dashboard(title: str, uid: str, rows: Sequence[Row], *, description: str) -> Json:
-    """The whole document; the same for the same rows."""
+def render_dashboard(title: str, uid: str, rows: Sequence[Row], *, description: str) -> Json:
+    """Return the JSON document of the dashboard. Equal rows give equal documents."""
     return {
         "title": title,
         "uid": uid,
@@ -63,19 +63,19 @@ def dashboard(title: str, uid: str, rows: Sequence[Row], *, description: str) ->
         "refresh": "30s",
         "time": {"from": "now-3h", "to": "now"},
         "templating": {"list": [_datasource(), _namespaces()]},
-        "panels": list(_placed(rows)),
+        "panels": list(_place_panels(rows)),
     }
 
 
-def queries(rows: Iterable[Row]) -> Iterator[tuple[str, str]]:
-    """Title of its panel and expression of each query."""
+def iterate_queries(rows: Iterable[Row]) -> Iterator[tuple[str, str]]:
+    """Yield the title of the panel and the expression of each query."""
     for row in rows:
         for panel in row.panels:
             for query in panel.queries:
                 yield panel.title, query.expr
 
 
-def _placed(rows: Sequence[Row]) -> Iterator[Json]:
+def _place_panels(rows: Sequence[Row]) -> Iterator[Json]:
     number, top = 1, 0
     for row in rows:
         place = {"h": 1, "w": COLUMNS, "x": 0, "y": top}
@@ -128,8 +128,8 @@ def _target(panel: Panel, query: Query, at: int) -> Json:
 
 def _defaults(panel: Panel) -> Json:
     defaults: Json = {"unit": panel.unit, "min": 0}
-    if panel.most is not None:
-        defaults["max"] = panel.most
+    if panel.max_value is not None:
+        defaults["max"] = panel.max_value
     if panel.kind == "timeseries":
         stacking = {"mode": "normal" if panel.stacked else "none", "group": "A"}
         fill = 30 if panel.stacked else 8

@@ -225,7 +225,7 @@ async def _serve(
         inventory,
         settings.prestart,
         mps,
-        sound_threads=settings.limits.sound_threads,
+        thread_percentages=settings.limits.thread_percentages,
     )
     node_mode = NodeMode(settings.observed.resources, settings.observed.of_other_vendors)
     foreign = _foreign_devices(settings, api)

@@ -45,8 +45,8 @@ class AgentMetrics(Collector):
         """Return all families; each outcome is present from the start."""
         starts = CounterMetricFamily(
             "gpupack_agent_container_starts",
-            "Containers with GPUs that were about to be created, by what became of that; "
-            "held: refused, since another pod that is not gone has the device.",
+            "Attempts to start containers with GPUs, by outcome. held: refused, because another "
+            "pod still holds the device.",
             labels=["outcome"],
         )
         for outcome in OUTCOMES:
@@ -54,7 +54,7 @@ class AgentMetrics(Collector):
         yield starts
         overruns = CounterMetricFamily(
             "gpupack_agent_share_overruns",
-            "Limited shares that were exceeded, by action: reported, or processes ended.",
+            "Exceeded limited shares, by action: reported, or processes ended.",
             labels=["action"],
         )
         for action in ACTIONS if self._overruns is not None else ():
@@ -67,6 +67,6 @@ class AgentMetrics(Collector):
         )
         yield GaugeMetricFamily(
             "gpupack_agent_gpunode_age_seconds",
-            "Seconds since the node's GPUNode was last known to say what the agent sees.",
+            "Seconds since the node's GPUNode was last known to be up to date.",
             value=self._gpunode.age_seconds(),
         )

@@ -62,29 +62,29 @@ GAUGES: Final[tuple[tuple[str, str, Read], ...]] = (
     ),
     (
         "ROW_REMAP_PENDING",
-        "Whether a row is remapped at the next reset.",
+        "Whether a row will be remapped at the next reset.",
         lambda gpu: gpu.errors.remap_pending,
     ),
 )
 PROFILED: Final[tuple[tuple[str, str, Read], ...]] = (
     (
         "GR_ENGINE_ACTIVE",
-        "Part of the time for which the graphics or compute engine is active.",
+        "Fraction of time in which the graphics or compute engine is active.",
         lambda gpu: _ratio(gpu.load.graphics_active_percent),
     ),
     (
         "SM_ACTIVE",
-        "Part of the multiprocessors that work.",
+        "Fraction of active multiprocessors.",
         lambda gpu: _ratio(gpu.load.sm_active_percent),
     ),
     (
         "PIPE_TENSOR_ACTIVE",
-        "Part of the time for which tensor cores work.",
+        "Fraction of time in which tensor cores are active.",
         lambda gpu: _ratio(gpu.load.tensor_active_percent),
     ),
     (
         "DRAM_ACTIVE",
-        "Part of the memory's bandwidth that is used.",
+        "Fraction of memory bandwidth in use.",
         lambda gpu: _ratio(gpu.load.dram_active_percent),
     ),
 )
@@ -106,12 +106,12 @@ COUNTERS: Final[tuple[tuple[str, str, Read], ...]] = (
     ),
     (
         "ECC_SBE_AGG_TOTAL",
-        "Single-bit errors in its life.",
+        "Single-bit errors since manufacture.",
         lambda gpu: gpu.errors.ecc_corrected_aggregate,
     ),
     (
         "ECC_DBE_AGG_TOTAL",
-        "Double-bit errors in its life.",
+        "Double-bit errors since manufacture.",
         lambda gpu: gpu.errors.ecc_uncorrected_aggregate,
     ),
     (
@@ -184,7 +184,8 @@ class GpuMetrics(Collector):
     def _joules(self) -> Metric:
         family = CounterMetricFamily(
             "gpupack_agent_pod_energy_joules",
-            "What the GPUs of a pod took, by its part of them, since the agent began.",
+            "Energy of a pod's GPUs since the agent started, in proportion to the pod's part of "
+            "them.",
             labels=("namespace", "pod", "gpujob"),
         )
         pods = self._pods.by_uid
@@ -196,7 +197,7 @@ class GpuMetrics(Collector):
     def _memory(self) -> Metric:
         family = GaugeMetricFamily(
             "gpupack_agent_pod_gpu_memory_used_bytes",
-            "What the processes of a pod have of a GPU's memory.",
+            "GPU memory that the processes of a pod use.",
             labels=POD_LABELS,
         )
         pods = self._pods.by_uid
@@ -209,12 +210,12 @@ class GpuMetrics(Collector):
     def _granted(self) -> Iterator[Metric]:
         part = GaugeMetricFamily(
             "gpupack_agent_pod_gpu_granted_ratio",
-            "Part of a GPU that a pod was given, 1: all of it.",
+            "Part of a GPU that was granted to a pod. 1: the whole GPU.",
             labels=POD_LABELS,
         )
         memory = GaugeMetricFamily(
             "gpupack_agent_pod_gpu_memory_granted_bytes",
-            "What a pod was given of a GPU's memory.",
+            "GPU memory that was granted to a pod.",
             labels=POD_LABELS,
         )
         for pod in tuple(self._pods.by_uid.values()):
@@ -243,7 +244,7 @@ class GpuMetrics(Collector):
     def _throttle_reasons(self, gpus: tuple[GpuFacts, ...]) -> Metric:
         family = GaugeMetricFamily(
             "gpupack_agent_gpu_throttled",
-            "1: clocks are held down for this reason, by NVML's name.",
+            "1: clocks are throttled for this reason. NVML's name of the reason.",
             labels=(*GPU_LABELS, "reason"),
         )
         for facts in gpus:
@@ -267,7 +268,7 @@ class GpuMetrics(Collector):
 def _health(devices: tuple[GpuDevice, ...]) -> Metric:
     family = GaugeMetricFamily(
         "gpupack_agent_gpu_health",
-        "1 for what the GPU is: Healthy, Degraded, Cordoned or Failed.",
+        "1 for the health of the GPU: Healthy, Degraded, Cordoned or Failed.",
         labels=("gpu", "UUID", "modelName", "health"),
     )
     for device in devices:

@@ -41,7 +41,7 @@ from gpupack_agent.inventory.base import Injection, Inventory
 from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.mps.folder import MpsFolder
 from gpupack_agent.mps.injection import is_limited, with_limits
-from gpupack_agent.mps.threads import NO_SOUND_THREADS, SoundThreads
+from gpupack_agent.mps.threads import NO_THREAD_PERCENTAGES, ThreadPercentages
 from gpupack_agent.pods import PodStore
 from gpupack_agent.settings import PreStartSettings
 
@@ -90,11 +90,11 @@ class PreStart:
         settings: PreStartSettings,
         mps: MpsFolder | None = None,
         *,
-        sound_threads: SoundThreads = NO_SOUND_THREADS,
+        thread_percentages: ThreadPercentages = NO_THREAD_PERCENTAGES,
     ) -> None:
         self._node = node
         self._mps = mps
-        self._sound_threads = sound_threads
+        self._thread_percentages = thread_percentages
         self._container_finder = container_finder
         self._inventory = inventory
         self._settings = settings
@@ -182,7 +182,7 @@ class PreStart:
         if self._mps and is_limited(decision.devices[0]) and not simulated:
             (share,) = decision.devices
             model = node.devices[share.uuid].model
-            threads = self._sound_threads.up_to(share.percent, model)
+            threads = self._thread_percentages.up_to(share.percent, model)
             injection = with_limits(injection, share, self._mps, threads)
         if decision.peers and not simulated:
             injection = with_visible_devices(injection, decision)

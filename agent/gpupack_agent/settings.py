@@ -11,7 +11,11 @@ from gpupack_agent import liveness
 from gpupack_agent.dcgm import address
 from gpupack_agent.inventory.driver_root import AUTO, DriverSearch, parse_setting
 from gpupack_agent.kubelet_config import DEVICE_PLUGINS, KubeletSettings
-from gpupack_agent.mps.threads import NO_SOUND_THREADS, SoundThreads, parse_sound_threads
+from gpupack_agent.mps.threads import (
+    NO_THREAD_PERCENTAGES,
+    ThreadPercentages,
+    parse_thread_percentages,
+)
 from gpupack_crds import names
 from gpupack_crds.vendors import Vendors, parse_vendors
 from gpupack_kubeclient.environment import Environment, SettingsInvalid
@@ -73,8 +77,8 @@ class InventorySettings:
     scan earlier."""
 
     answer_seconds: float = 10.0
-    """GPUPACK_DRIVER_SECONDS: the time limit for reading one GPU from the driver. A process whose
-    call does not return is killed, and that GPU is Failed."""
+    """GPUPACK_DRIVER_TIMEOUT_SECONDS: the time limit for reading one GPU from the driver. A process
+    whose call does not return is killed, and that GPU is Failed."""
 
     hysteresis_seconds: float = 60.0
     """GPUPACK_HYSTERESIS_SECONDS: the time for which a GPU must be better before GPUNode shows it.
@@ -107,7 +111,7 @@ class InventorySettings:
             mig_layouts=environment.choice("GPUPACK_MIG_LAYOUTS", ("true", "false"), "false")
             == "true",
             scan_seconds=environment.seconds("GPUPACK_SCAN_SECONDS", 10.0),
-            answer_seconds=environment.seconds("GPUPACK_DRIVER_SECONDS", 10.0),
+            answer_seconds=environment.seconds("GPUPACK_DRIVER_TIMEOUT_SECONDS", 10.0),
             hysteresis_seconds=environment.seconds("GPUPACK_HYSTERESIS_SECONDS", 60.0),
             idle_seconds=environment.seconds("GPUPACK_IDLE_SECONDS", 60.0),
             host_root=environment.path("GPUPACK_HOST_ROOT", "/"),
@@ -213,9 +217,9 @@ class LimitSettings:
     overrun_seconds: float = 2.0
     """GPUPACK_OVERRUN_SECONDS: the time for which a share may be exceeded before `End` acts."""
 
-    sound_threads: SoundThreads = NO_SOUND_THREADS
-    """GPUPACK_SOUND_THREADS: the percentages of a model's threads with which matrix products are
-    correct."""
+    thread_percentages: ThreadPercentages = NO_THREAD_PERCENTAGES
+    """GPUPACK_CORRECT_THREAD_PERCENTAGES: the percentages of a model's threads with which matrix
+    products are correct."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "LimitSettings":
@@ -225,8 +229,10 @@ class LimitSettings:
             mps=environment.path("GPUPACK_MPS_DIR", "/run/gpupack/mps"),
             overrun=environment.choice("GPUPACK_OVERRUN", get_args(Overrun), "End"),
             overrun_seconds=environment.seconds("GPUPACK_OVERRUN_SECONDS", 2.0),
-            sound_threads=environment.stated(
-                "GPUPACK_SOUND_THREADS", parse_sound_threads, NO_SOUND_THREADS
+            thread_percentages=environment.stated(
+                "GPUPACK_CORRECT_THREAD_PERCENTAGES",
+                parse_thread_percentages,
+                NO_THREAD_PERCENTAGES,
             ),
         )
 

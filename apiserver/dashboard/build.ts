@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Builds the page into a folder: index.html, and assets whose names say their content, each also
- * compressed, so that the server only has to send files.
+ * Builds the page into a folder: index.html, and assets with a hash of their content in the name.
+ * Each file is also compressed, so that the server only sends files.
  *
  *     node build.ts [FOLDER]
  */

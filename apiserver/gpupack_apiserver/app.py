@@ -308,7 +308,7 @@ class Tuned:
         logging.getLogger().setLevel(config.log_level or self.log_level)
         self.history.every(config.sample_seconds)
         self.quota_history.every(config.sample_seconds)
-        self.rights.limit(at_once=config.calls_at_once, per_second=config.calls_per_second)
+        self.rights.limit(at_once=config.call_burst, per_second=config.calls_per_second)
         self.streams.of_user = config.streams_per_user
 
 

@@ -31,14 +31,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         log_level: log level; empty: as at the start.
         sample_seconds: interval of the history's samples.
-        calls_at_once: calls that a user may make at once, ...
+        call_burst: calls that a user may make at once, ...
         calls_per_second: ... and then in a second.
         streams_per_user: streams of events of one user.
     """
 
     log_level: Literal["", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = ""
     sample_seconds: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 10.0
-    calls_at_once: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 50
+    call_burst: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 50
     calls_per_second: Annotated[float, msgspec.Meta(ge=0.1, le=100_000)] = 20.0
     streams_per_user: Annotated[int, msgspec.Meta(ge=0, le=64)] = 4
 

@@ -15,11 +15,11 @@ class Watch(Protocol):
         """Return the seconds since the server last sent data."""
 
 
-def missing_of(watches: Mapping[str, Watch], fresh_seconds: float) -> str:
+def missing_of(watches: Mapping[str, Watch], stale_after_seconds: float) -> str:
     """Return what is missing for an answer; empty: nothing."""
     for name, watch in watches.items():
         if not watch.synced.is_set():
             return f"{name} are not read yet"
-        if watch.age_seconds() > fresh_seconds:
+        if watch.age_seconds() > stale_after_seconds:
             return f"nothing was heard of {name} for {watch.age_seconds():.0f} s"
     return "" if watches else "nothing is watched"

@@ -46,20 +46,21 @@ class Metrics(ASGIMiddleware):
     def __init__(self, registry: prometheus.CollectorRegistry) -> None:
         self._calls = prometheus.Counter(
             "gpupack_api_calls",
-            "Calls answered, by route, method and status; 499: the caller hung up before.",
+            "Answered calls, by route, method and status. 499: the caller closed the connection "
+            "before the answer.",
             ["route", "method", "status"],
             registry=registry,
         )
         self._seconds = prometheus.Histogram(
             "gpupack_api_call_seconds",
-            "Time until an answer has begun, by route.",
+            "Time until an answer begins, by route.",
             ["route"],
             buckets=_BUCKETS,
             registry=registry,
         )
         self._under_way = prometheus.Gauge(
             "gpupack_api_calls_under_way",
-            "Calls whose answer has not ended, by route; of a stream that is a listener.",
+            "Calls in progress, by route, including open event streams.",
             ["route"],
             registry=registry,
         )
@@ -108,7 +109,7 @@ class WatchAges(Collector):
         """Yield one number for each watch."""
         family = GaugeMetricFamily(
             "gpupack_api_watch_age_seconds",
-            "Seconds since the API server last said anything, by kind.",
+            "Seconds since the last data of the watch, by kind.",
             labels=["kind"],
         )
         for kind, watch in self._watches.items():

@@ -19,8 +19,8 @@ from gpupack_scheduler.errors import NotReady
 from gpupack_scheduler.ledger.jobs import Jobs
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS
-from gpupack_scheduler.outlooks import Published
 from gpupack_scheduler.policies import Policies
+from gpupack_scheduler.published_forecast import PublishedForecast
 from gpupack_scheduler.queueing.quotas import QuotaStores
 from gpupack_scheduler.queueing.read_only_queue import ReadOnlyQueue
 
@@ -75,7 +75,7 @@ class ReadModel:
     def __init__(self, settings: Settings, *, now: Callable[[], float] = time.time) -> None:
         """Create the model; `now` returns seconds since the epoch, by the API server's clock."""
         decisions = self.decisions = settings.decisions
-        self._fresh_seconds = settings.fresh_seconds
+        self._fresh_seconds = settings.stale_after_seconds
         self.ledger = Ledger(
             time.monotonic,
             observed_resources=decisions.observed_resources,
@@ -83,7 +83,9 @@ class ReadModel:
             max_priority=decisions.max_priority,
         )
         self.quotas = QuotaStores()
-        self.policies = Policies(decisions.policy, Published(self.quotas), known=decisions.outlook)
+        self.policies = Policies(
+            decisions.policy, PublishedForecast(self.quotas), known=decisions.demand_forecast
+        )
         self.classes = PriorityClasses(most=decisions.max_priority)
         self.onlooker = ReadOnlyQueue(
             self.ledger,

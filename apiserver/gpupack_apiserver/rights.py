@@ -86,7 +86,7 @@ class Rights:
 
     def __init__(self, api: Api, certificates: ClientCertificates | None = None) -> None:
         self._access = Access(api, clock=time.monotonic, certificates=certificates)
-        self.limit(at_once=Config().calls_at_once, per_second=Config().calls_per_second)
+        self.limit(at_once=Config().call_burst, per_second=Config().calls_per_second)
         self._looks = TokenBuckets(burst=LOOKS_BURST, seconds=LOOKS_SECONDS, clock=time.monotonic)
         self._seen: cachetools.TTLCache[tuple[bytes, str], frozenset[str]] = cachetools.TTLCache(
             KEPT_ANSWERS, KEPT_SECONDS

@@ -125,8 +125,8 @@ class Settings:
 
     They are of the cluster's client CA. 0: there is no such port.
     """
-    fresh_seconds: float = 90.0
-    """GPUPACK_FRESH_SECONDS: after longer silence of a watch nothing is answered."""
+    stale_after_seconds: float = 90.0
+    """GPUPACK_STALE_AFTER_SECONDS: after longer silence of a watch nothing is answered."""
     config: pathlib.Path | None = None
     """GPUPACK_CONFIG: path of the file with settings that may change at run time (config.py)."""
     placeholder: Placeholder = NO_PLACEHOLDER
@@ -174,8 +174,8 @@ class Settings:
             certificates_port=environment.whole(
                 "GPUPACK_CLIENT_CERTIFICATES_PORT", 0, least=0, most=MAX_PORT
             ),
-            fresh_seconds=environment.seconds(
-                "GPUPACK_FRESH_SECONDS", 90.0, least=LEAST_FRESH, most=MAX_SECONDS
+            stale_after_seconds=environment.seconds(
+                "GPUPACK_STALE_AFTER_SECONDS", 90.0, least=LEAST_FRESH, most=MAX_SECONDS
             ),
             config=pathlib.Path(config) if config else None,
             placeholder=Placeholder.of(environment),

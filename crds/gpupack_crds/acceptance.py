@@ -25,14 +25,14 @@ class Acceptance(
     Attributes:
         models: models to test, in the form that users write; empty: all.
         new_gpus: test GPUs that have no measurement yet, too.
-        seconds: time limit for a result.
+        timeout_seconds: time limit for a result.
         args: arguments of the burn-in.
     """
 
     enabled: bool = True
     models: tuple[str, ...] = ()
     new_gpus: bool = False
-    seconds: Annotated[int, msgspec.Meta(ge=1)] = 900
+    timeout_seconds: Annotated[int, msgspec.Meta(ge=1)] = 900
     args: tuple[str, ...] = ()
 
     def tries(self, device: GpuDevice) -> bool:

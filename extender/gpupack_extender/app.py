@@ -28,7 +28,7 @@ from gpupack_extender.parts import Parts, parts_of
 from gpupack_extender.plan_api import PlanApi
 from gpupack_extender.queueing.condition_notes import ConditionWriter
 from gpupack_extender.queueing.evictions import Evictions
-from gpupack_extender.queueing.outlook_writer import OutlookWriter
+from gpupack_extender.queueing.forecast_writer import ForecastWriter
 from gpupack_extender.queueing.pod_notes import PodNotes
 from gpupack_extender.queueing.queue_metrics import QueueCollector, QueueMetrics
 from gpupack_extender.queueing.reporting import QuotaReporter
@@ -133,12 +133,12 @@ def _deciding(parts: Parts, metrics: QueueMetrics) -> dict[str, Runs]:
     return {
         "policies": parts.policies,
         "queue": QueueRunner(admissions, parts.turns, ledger, parts.quotas, readiness, metrics),
-        "outlook": OutlookWriter(
+        "forecast": ForecastWriter(
             api,
             parts.quotas,
             ledger.learner,
             can_serve=lambda request: not core.never_fits(ledger.cluster, request),
-            decides=lambda: parts.decisions.outlook is None and readiness.decides(),
+            decides=lambda: parts.decisions.demand_forecast is None and readiness.decides(),
         ),
         "gates": parts.gates,
     }

@@ -39,7 +39,7 @@ class Metrics:
         self.registry = prometheus.CollectorRegistry()
         self._calls = prometheus.Counter(
             "gpupack_extender_calls",
-            "Calls answered, by verb and outcome.",
+            "Answered calls, by verb and outcome.",
             ["verb", "outcome"],
             registry=self.registry,
         )
@@ -91,7 +91,7 @@ class LedgerCollector(Collector):
         yield self._ages()
         yield CounterMetricFamily(
             "gpupack_extender_contradictions",
-            "How often the API showed a device claimed beyond what it has.",
+            "Times that the API showed a device claimed beyond its capacity.",
             value=self._ledger.claims.contradictions,
         )
 
@@ -107,8 +107,7 @@ class LedgerCollector(Collector):
     def _devices(self) -> Metric:
         family = GaugeMetricFamily(
             "gpupack_extender_devices",
-            "GPUs by state: free, shared with something left, held with nothing left, unhealthy, "
-            "maintenance.",
+            "GPUs by state: free, shared with free capacity, fully held, unhealthy, maintenance.",
             labels=["state"],
         )
         for state, devices in _devices_by_state(self._ledger.cluster).items():
@@ -119,8 +118,7 @@ class LedgerCollector(Collector):
         cluster = self._ledger.cluster
         family = GaugeMetricFamily(
             "gpupack_extender_gpus",
-            "GPUs by model: all (capacity), and how many of them are given out, shares by their "
-            "part.",
+            "GPUs by model: all (capacity), and allocated ones (given_out). Shares count in part.",
             labels=["model", "amount"],
         )
         for model, (capacity, given_out) in _gpus_by_model(cluster).items():
@@ -129,14 +127,14 @@ class LedgerCollector(Collector):
         yield family
         yield GaugeMetricFamily(
             "gpupack_extender_fragmentation_ratio",
-            "Part of the free GPUs that lie in no free block of as many as the largest node has.",
+            "Fraction of free GPUs outside fully free nodes.",
             value=fragmented_fraction(cluster.arrays),
         )
 
     def _nodes(self) -> Metric:
         family = GaugeMetricFamily(
             "gpupack_extender_node_gpus",
-            "GPUs of a node as its GPUNode lists them; of nodes that have any.",
+            "GPUs of a node, as its GPUNode lists them.",
             labels=["node"],
         )
         cluster = self._ledger.cluster
@@ -150,14 +148,14 @@ class LedgerCollector(Collector):
         holders = self._ledger.claims.lingering.values()
         return GaugeMetricFamily(
             "gpupack_extender_lingering_pods",
-            "Pods that the API does not know any more and whose processes still hold GPUs.",
+            "Deleted pods whose processes still hold GPUs.",
             value=sum(map(len, holders)),
         )
 
     def _ages(self) -> Metric:
         family = GaugeMetricFamily(
             "gpupack_extender_watch_age_seconds",
-            "Seconds since the API server last said anything, by kind.",
+            "Seconds since the last data of the watch, by kind.",
             labels=["kind"],
         )
         for kind, watch in self._watches.items():
@@ -174,16 +172,16 @@ class ConsolidationCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the consolidations whose moves have begun."""
         for name, text, value in (
-            ("consolidations", "Consolidations whose moves have begun.", self._of.begun),
-            ("consolidation_moves", "Jobs that they move.", self._of.moved),
+            ("consolidations", "Consolidations that have started to move jobs.", self._of.begun),
+            ("consolidation_moves", "Jobs moved by consolidation.", self._of.moved),
             (
                 "consolidation_lost_gpu_seconds",
-                "What the moves cost at the most, as they are taken to.",
+                "Estimated upper bound of the cost of moves, in GPU-seconds.",
                 self._of.lost,
             ),
             (
                 "consolidation_gained_gpu_seconds",
-                "What those that have room then have earlier, as was foreseen.",
+                "Estimated GPU-seconds by which preemptors start earlier because of consolidation.",
                 self._of.gained,
             ),
         ):
@@ -205,7 +203,7 @@ class ReadinessCollector(Collector):
         )
         yield GaugeMetricFamily(
             "gpupack_extender_deciding",
-            "1: it leads, and knows enough to give places: watches are fresh and complete.",
+            "1: this replica leads and can place pods, because all watches are fresh and complete.",
             value=self._readiness.decides(),
         )
 
@@ -226,7 +224,7 @@ class IdleCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the numbers of the last check."""
         for name, what, value in (
-            ("pods", "Pods of their own", self._idle.pods),
+            ("pods", "Standalone pods", self._idle.pods),
             ("gpus", "GPUs of pods", self._idle.gpus),
         ):
             text = f"{what} that are idle for longer than their cohort allows."

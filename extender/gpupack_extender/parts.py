@@ -24,8 +24,8 @@ from gpupack_scheduler.decisions import Decisions
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.placed_job import PLACED_JOBS
 from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS
-from gpupack_scheduler.outlooks import Published
 from gpupack_scheduler.policies import Policies
+from gpupack_scheduler.published_forecast import PublishedForecast
 from gpupack_scheduler.queueing.admissions import Admissions
 from gpupack_scheduler.queueing.notifiers import Notifiers
 from gpupack_scheduler.queueing.quotas import QuotaStores
@@ -72,7 +72,9 @@ def parts_of(settings: Settings, api: Api, leases: Api) -> Parts:
         max_priority=decisions.max_priority,
     )
     quotas = QuotaStores()
-    policies = Policies(decisions.policy, Published(quotas), known=decisions.outlook)
+    policies = Policies(
+        decisions.policy, PublishedForecast(quotas), known=decisions.demand_forecast
+    )
     sources = _reflectors(api, ledger, quotas)
     takeover = Takeover(
         sources.values(),
@@ -86,7 +88,7 @@ def parts_of(settings: Settings, api: Api, leases: Api) -> Parts:
         watches=reflectors,
         leadership=leadership,
         takeover=takeover,
-        fresh_seconds=election.fresh_seconds,
+        stale_after_seconds=election.stale_after_seconds,
         settle_seconds=decisions.plan_hold_seconds,
     )
     turns, gates = Turns(), Gates(api, ledger, leads=lambda: leadership.held)

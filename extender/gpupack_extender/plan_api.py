@@ -31,7 +31,7 @@ from gpupack_scheduler.planning import Plan
 from gpupack_scheduler.queueing.turns import Turns
 
 SNAPSHOT_PATH: Final = "/snapshot"
-OUTLOOK_PATH: Final = "/outlook"
+DEMAND_FORECAST_PATH: Final = "/demand-forecast"
 
 LIMIT_BYTES: Final = 2 << 20
 """More than the largest GPUJob that etcd accepts."""
@@ -50,7 +50,7 @@ _NAMESPACE: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlanApi:
-    """Endpoints for plans, notifications, metrics, snapshot and outlook."""
+    """Endpoints for plans, notifications, metrics, snapshot and forecast."""
 
     make_plan: Plan
     turns: Turns
@@ -71,7 +71,7 @@ class PlanApi:
                 Route(names.TURNS_ROUTE, endpoints.guarded(self.show_turns)),
                 Route("/metrics", endpoints.guarded(self.show_metrics)),
                 Route(SNAPSHOT_PATH, endpoints.guarded(self.show_snapshot)),
-                Route(OUTLOOK_PATH, endpoints.guarded(self.show_outlook)),
+                Route(DEMAND_FORECAST_PATH, endpoints.guarded(self.show_demand_forecast)),
             ]
         )
 
@@ -121,7 +121,7 @@ class PlanApi:
         copy = self.make_plan.ledger.cluster.fork()
         return endpoints.answer(await asyncio.to_thread(core.dump, copy))
 
-    async def show_outlook(self, request: Request) -> Response:
+    async def show_demand_forecast(self, request: Request) -> Response:
         """Answer with the forecast from past pods, for the simulator and the chart."""
         await self._require_right(request)
         return endpoints.answer(core.dump_forecast(self.make_plan.ledger.learner.peek()))

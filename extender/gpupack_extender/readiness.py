@@ -55,7 +55,7 @@ class Readiness:
     watches: Mapping[str, Watch]
     leadership: Leadership
     takeover: Takeover
-    fresh_seconds: float
+    stale_after_seconds: float
     settle_seconds: float
 
     def missing_to_answer(self) -> str:
@@ -63,7 +63,7 @@ class Readiness:
         for name, watch in self.watches.items():
             if not watch.synced.is_set():
                 return f"{Missing.SYNC}: {name}"
-            if watch.age_seconds() > self.fresh_seconds:
+            if watch.age_seconds() > self.stale_after_seconds:
                 return f"{Missing.FRESHNESS}: {name}"
         return ""
 

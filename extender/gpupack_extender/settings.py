@@ -11,8 +11,8 @@ from gpupack_kubeclient.environment import Environment
 from gpupack_scheduler.decisions import MAX_SECONDS, Decisions
 
 LEAST_FRESH: Final = 75.0
-"""Smallest value of fresh_seconds. A watch without a peer is requested again after 60 s: with less,
-an interrupted watch would stop decisions before it can recover.
+"""Smallest value of stale_after_seconds. A watch without a peer is requested again after 60 s: with
+less, an interrupted watch would stop decisions before it can recover.
 """
 
 MAX_PORT: Final = 65535
@@ -53,8 +53,8 @@ class LeaderElection:
     """POD_UID: UID of the pod that owns what the leader publishes."""
     pod_address: str = ""
     """POD_IP: address for the plan API's Service while this process decides; empty: not written."""
-    fresh_seconds: float = 90.0
-    """GPUPACK_FRESH_SECONDS: nothing is decided if a watch is silent for longer; at least
+    stale_after_seconds: float = 90.0
+    """GPUPACK_STALE_AFTER_SECONDS: nothing is decided if a watch is silent for longer; at least
     LEAST_FRESH.
     """
 
@@ -107,7 +107,7 @@ def _leader_election(environment: Environment) -> LeaderElection:
         pod_name=environment.required("POD_NAME", "this pod's name (downward API)"),
         pod_uid=environment.text("POD_UID", ""),
         pod_address=environment.text("POD_IP", ""),
-        fresh_seconds=environment.seconds(
-            "GPUPACK_FRESH_SECONDS", 90.0, least=LEAST_FRESH, most=MAX_SECONDS
+        stale_after_seconds=environment.seconds(
+            "GPUPACK_STALE_AFTER_SECONDS", 90.0, least=LEAST_FRESH, most=MAX_SECONDS
         ),
     )

@@ -116,7 +116,7 @@ class AcceptanceTests:
             node.metadata.name,
             test,
             devices,
-            seconds=self._rules.seconds,
+            seconds=self._rules.timeout_seconds,
             args=self._rules.args,
         )
         try:

@@ -54,40 +54,40 @@ class Metrics:
         self.registry = prometheus.CollectorRegistry()
         self._passes = prometheus.Counter(
             "gpupack_operator_reconciles",
-            "Passes over GPUJobs, by outcome: done, api_error or internal_error.",
+            "Reconciliations of GPUJobs, by outcome: done, api_error or internal_error.",
             ["outcome"],
             registry=self.registry,
         )
         self._seconds = prometheus.Histogram(
             "gpupack_operator_reconcile_seconds",
-            "Time of one pass over a GPUJob.",
+            "Duration of one reconciliation of a GPUJob.",
             buckets=_PASS_BUCKETS,
             registry=self.registry,
         )
         self._attempts = prometheus.Counter(
             "gpupack_operator_attempts",
-            "Attempts of GPUJobs that ended, by outcome and the operator's reason; Other: one of "
-            "Kubernetes' own.",
+            "Ended attempts of GPUJobs, by outcome and the operator's reason. Other: a reason of "
+            "Kubernetes.",
             ["outcome", "reason"],
             registry=self.registry,
         )
         self._recoveries = prometheus.Histogram(
             "gpupack_operator_recovery_seconds",
-            "From the end of an attempt that was lost, preempted or moved until all workers of the "
-            "next one run, by the outcome of the one that ended.",
+            "Time from the end of a lost, preempted or moved attempt until all workers of the "
+            "next one run, by outcome of the ended attempt.",
             ["outcome"],
             buckets=_RECOVERY_BUCKETS,
             registry=self.registry,
         )
         self._burn_ins = prometheus.Counter(
             "gpupack_operator_burn_ins",
-            "Burn-ins of GPUs that ended, by result.",
+            "Ended burn-ins of GPUs, by result.",
             ["result"],
             registry=self.registry,
         )
         self._logs_left_out = prometheus.Counter(
             "gpupack_operator_logs_left_out",
-            "Logs of stopped workers that were not saved, since too many were being saved.",
+            "Logs of stopped workers that were not saved, because too many were being saved.",
             registry=self.registry,
         )
         for outcome in ("done", "api_error", "internal_error"):
@@ -196,16 +196,16 @@ class OperatorCollector(Collector):
         """Yield all families."""
         queue = self._queue
         yield GaugeMetricFamily(
-            "gpupack_operator_leading", "1: this operator works.", value=queue is not None
+            "gpupack_operator_leading", "1: this operator is the leader.", value=queue is not None
         )
         yield GaugeMetricFamily(
             "gpupack_operator_work_queue_depth",
-            "GPUJobs that wait for a worker of the operator.",
+            "GPUJobs in the operator's work queue.",
             value=0 if queue is None else len(queue),
         )
         yield GaugeMetricFamily(
             "gpupack_operator_work_queue_oldest_seconds",
-            "How long the first of them has waited.",
+            "Waiting time of the oldest GPUJob in the work queue.",
             value=0.0 if queue is None else queue.oldest_seconds(),
         )
         yield self._jobs()
@@ -214,8 +214,8 @@ class OperatorCollector(Collector):
     def _jobs(self) -> Metric:
         family = GaugeMetricFamily(
             "gpupack_operator_gpujobs",
-            "GPUJobs that have not ended by phase, those that wait by reason, too; Other: a reason "
-            "of Kubernetes' own.",
+            "GPUJobs that have not ended, by phase; pending ones also by reason. Other: a reason "
+            "of Kubernetes.",
             labels=["phase", "reason"],
         )
         counts: collections.Counter[tuple[str, str]] = collections.Counter()

@@ -142,7 +142,7 @@ def _pods(environment: Environment) -> PodDefaults:
         workload_image=environment.required("GPUPACK_WORKLOAD_IMAGE", "the image of workloads"),
         priority_class=environment.text("GPUPACK_PRIORITY_CLASS", ""),
         shm_size=environment.text("GPUPACK_SHM_SIZE", "8Gi"),
-        evict_seconds=environment.whole("GPUPACK_EVICT_SECONDS", 20, least=0),
+        evict_seconds=environment.whole("GPUPACK_EVICT_AFTER_SECONDS", 20, least=0),
         multicast=_switch(environment, "GPUPACK_NVLINK_MULTICAST"),
         socket_defaults=_switch(environment, "GPUPACK_SOCKET_DEFAULTS", usual="true"),
         vendors=environment.stated("GPUPACK_VENDORS", parse_vendors, Vendors()),
@@ -183,10 +183,12 @@ def _provisioning(environment: Environment) -> Provisioning | None:
             "GPUPACK_PROVISIONING_PARAMETERS", _texts, {}, "a JSON object of texts"
         ),
         after_seconds=environment.whole("GPUPACK_PROVISIONING_AFTER_SECONDS", 60, least=0),
-        min_wait_seconds=environment.whole("GPUPACK_PROVISIONING_SOON_SECONDS", 300, least=0),
-        answer_seconds=environment.whole("GPUPACK_PROVISIONING_ANSWER_SECONDS", 900),
-        place_seconds=environment.whole("GPUPACK_PROVISIONING_PLACE_SECONDS", 600),
-        retry_after_seconds=environment.whole("GPUPACK_PROVISIONING_AGAIN_SECONDS", 60, least=0),
+        min_wait_seconds=environment.whole(
+            "GPUPACK_PROVISIONING_MIN_ESTIMATED_WAIT_SECONDS", 300, least=0
+        ),
+        answer_seconds=environment.whole("GPUPACK_PROVISIONING_DECISION_TIMEOUT_SECONDS", 900),
+        place_seconds=environment.whole("GPUPACK_PROVISIONING_PLACEMENT_TIMEOUT_SECONDS", 600),
+        retry_after_seconds=environment.whole("GPUPACK_PROVISIONING_COOLDOWN_SECONDS", 60, least=0),
         backoff_seconds=environment.whole("GPUPACK_PROVISIONING_BACKOFF_SECONDS", 60),
         max_backoff_seconds=environment.whole("GPUPACK_PROVISIONING_MAX_BACKOFF_SECONDS", 1800),
         max_failures=environment.whole("GPUPACK_PROVISIONING_MAX_FAILURES", 3),
@@ -202,7 +204,7 @@ def _nodes_limits(environment: Environment) -> NodesLimits:
         ),
         namespace_gpus=environment.whole("GPUPACK_PROVISIONING_NAMESPACE_MAX_GPUS", 64, least=0),
         interval_seconds=environment.whole(
-            "GPUPACK_PROVISIONING_NAMESPACE_BETWEEN_SECONDS", 60, least=0
+            "GPUPACK_PROVISIONING_NAMESPACE_INTERVAL_SECONDS", 60, least=0
         ),
     )
 

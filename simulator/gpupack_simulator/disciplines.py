@@ -39,13 +39,13 @@ class Discipline:
 
 
 def _first_in_first_out(
-    fifo: OrderPolicy, *, by_priority: bool = False, keep_room_after: float = inf, kept: int = 1
+    fifo: OrderPolicy, *, by_priority: bool = False, reserve_after: float = inf, kept: int = 1
 ) -> Rules:
     return Rules(
         by_priority=by_priority,
         by_share=False,
         order=fifo,
-        reserve_after_seconds=keep_room_after,
+        reserve_after_seconds=reserve_after,
         max_reservations=kept,
         preemption=NO_PREEMPTION,
     )
@@ -62,11 +62,11 @@ _ALL = (
     Discipline("fifo-skip", _first_in_first_out(OrderPolicy.BEST_EFFORT)),
     # EASY: as fifo-skip, and no job delays the queue head. Durations are
     # exact unless `durations` says otherwise.
-    Discipline("backfill", _first_in_first_out(OrderPolicy.BEST_EFFORT, keep_room_after=0.0)),
+    Discipline("backfill", _first_in_first_out(OrderPolicy.BEST_EFFORT, reserve_after=0.0)),
     # EASY with the users' limits as durations, as in published results.
     Discipline(
         "easy",
-        _first_in_first_out(OrderPolicy.BEST_EFFORT, keep_room_after=0.0),
+        _first_in_first_out(OrderPolicy.BEST_EFFORT, reserve_after=0.0),
         durations=KnownDurations.WALLTIME,
     ),
     # The largest priority first, otherwise as fifo; a running job is never preempted.

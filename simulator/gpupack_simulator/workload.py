@@ -40,7 +40,7 @@ def published_jobs(
         )
     by_name = [pod.request for pod in sorted(pods, key=lambda pod: pod.name)]
     if not any(request.needs_gpu for request in by_name):
-        raise InvalidParameter("no pod asks for GPUs, so that no demand is ever reached")
+        raise InvalidParameter("no pod requests GPUs, so no demand is ever reached")
     target = demand * capacity_milli
     _bounded(target * len(by_name) / sum(request.milli for request in by_name))
     chosen = by_name.copy()

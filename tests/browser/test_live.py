@@ -21,16 +21,16 @@ def own_server():
 
 def test_a_change_in_the_cluster_is_seen_within_seconds(opened, server):
     page = opened("nodes/train-10")
-    page.get_by_text("0% given out").wait_for()
+    page.get_by_text("0% allocated").wait_for()
     server.change("pods", name="new", node="train-10", gpus="0,1,2,3")
-    expect(page.get_by_text("50% given out")).to_be_visible(timeout=4000)
+    expect(page.get_by_text("50% allocated")).to_be_visible(timeout=4000)
 
 
 def test_a_job_that_is_deleted_while_it_is_shown_is_not_shown_as_running(opened, own_server):
     page = opened("jobs/research/probe", at=own_server)
     expect(page.locator(".view-head .phase")).to_have_text(re.compile("Running"))
     own_server.change("remove_job", namespace="research", name="probe")
-    expect(page.get_by_text("There is no such job")).to_be_visible()
+    expect(page.get_by_text("This job does not exist")).to_be_visible()
     expect(page.get_by_text("Running")).to_have_count(0)
 
 
@@ -38,13 +38,13 @@ def test_a_lost_server_is_shown_and_its_changes_appear_after_it_returns(opened, 
     page = opened("nodes/train-10", at=own_server)
     page.get_by_text("Live", exact=True).wait_for()
     own_server.change("pods", name="gone", node="train-10", gpus="0,1,2,3")
-    page.get_by_text("50% given out").wait_for()
+    page.get_by_text("50% allocated").wait_for()
     own_server.kill()
     expect(page.locator(".link")).to_have_text(re.compile(r"old · again in \d+s"))
-    expect(page.get_by_text("50% given out")).to_be_visible()
+    expect(page.get_by_text("50% allocated")).to_be_visible()
     own_server.start_again()
     expect(page.get_by_text("Live", exact=True)).to_be_visible(timeout=20_000)
-    expect(page.get_by_text("0% given out", exact=False).first).to_be_visible()
+    expect(page.get_by_text("0% allocated", exact=False).first).to_be_visible()
 
 
 def test_a_token_that_ends_brings_the_login_back_over_the_same_view(opened, own_server):
@@ -101,7 +101,7 @@ def test_an_invalid_token_is_not_sent(opened):
     page.on("request", lambda request: asked.append(request.url))
     page.get_by_label(LABEL).fill("kein Tökén")
     page.get_by_role("button", name="Sign in").click()
-    page.get_by_text("This is no token").wait_for()
+    page.get_by_text("This is not a token").wait_for()
     assert asked == []
 
 

@@ -85,7 +85,7 @@ def test_a_missing_right_is_named_and_the_other_views_work(opened):
 )
 def test_a_token_that_may_list_in_no_namespace_gets_no_empty_list(opened, view, kind):
     page = opened(view, token=STRANGER)
-    page.get_by_text(f"This token may list {kind} in no namespace").wait_for()
+    page.get_by_text(f"This token may not list {kind}").wait_for()
     page.get_by_text("gpupack-view").wait_for()
     assert page.get_by_text("kubectl apply").count() == 0
 
@@ -196,8 +196,8 @@ def test_a_view_that_the_server_lacks_says_so_and_the_rest_works(opened):
 
 
 def test_an_unknown_address_shows_an_error(opened):
-    opened("elsewhere").get_by_text("There is no such view").wait_for()
-    opened("nodes/nowhere").get_by_text("nowhere is not there").wait_for()
+    opened("elsewhere").get_by_text("This view does not exist").wait_for()
+    opened("nodes/nowhere").get_by_text("Node nowhere does not exist").wait_for()
     opened("jobs/vision/nothing").get_by_text("there is no GPUJob vision/nothing").wait_for()
 
 

@@ -43,7 +43,7 @@ ATTACKS = {
     ),
     "all GPUs by an image and the runtime": (
         pod(PLAIN, runtimeClassName="nvidia"),
-        "the runtime of class nvidia shows GPUs to whoever names them",
+        "the runtime of class nvidia shows GPUs to every container that names them",
     ),
     "all GPUs by a variable": (
         pod(PLAIN | WITH_ENVIRONMENT),
@@ -55,11 +55,11 @@ ATTACKS = {
     ),
     "all GPUs by an image, the runtime and none of another plugin's": (
         pod(asking(limits={"nvidia.com/gpu": "0"}), runtimeClassName="nvidia"),
-        "and container main asks no other device plugin for any",
+        "and container main requests none from another device plugin",
     ),
     "all GPUs by an image and the runtime next to another plugin's": (
         pod(asking(limits={"nvidia.com/gpu": "1"}), PLAIN, runtimeClassName="nvidia"),
-        "and container plain asks no other device plugin for any",
+        "and container plain requests none from another device plugin",
     ),
     "all GPUs by an image and the runtime before another plugin's": (
         pod(
@@ -67,7 +67,7 @@ ATTACKS = {
             initContainers=[PLAIN],
             runtimeClassName="nvidia",
         ),
-        "and container plain asks no other device plugin for any",
+        "and container plain requests none from another device plugin",
     ),
     "GPUs by a mount": (
         pod(
@@ -86,21 +86,24 @@ ATTACKS = {
         pod(initContainers=[PLAIN | PRIVILEGED]),
         "container plain would see every GPU of its node",
     ),
-    "the machine's capabilities": (with_capability("SYS_ADMIN"), "by its capabilities"),
-    "all capabilities": (with_capability("all"), "by its capabilities"),
-    "a capability by its other name": (with_capability("cap_sys_rawio"), "by its capabilities"),
+    "the machine's capabilities": (with_capability("SYS_ADMIN"), "through its capabilities"),
+    "all capabilities": (with_capability("all"), "through its capabilities"),
+    "a capability by its other name": (
+        with_capability("cap_sys_rawio"),
+        "through its capabilities",
+    ),
     "the node's processes": (pod(hostPID=True), "remove hostPID"),
     "CDI by an annotation": (
         pod(annotations={"cdi.k8s.io/gpu": "nvidia.com/gpu=all"}),
-        "annotation cdi.k8s.io/gpu asks the container runtime for devices",
+        "annotation cdi.k8s.io/gpu requests devices from the container runtime",
     ),
     "CDI by an annotation of NVIDIA's plugin": (
         pod(annotations={"nvidia.cdi.k8s.io/container.plain": "nvidia.com/gpu=all"}),
-        "annotation nvidia.cdi.k8s.io/container.plain asks the container runtime for devices",
+        "annotation nvidia.cdi.k8s.io/container.plain requests devices from the container runtime",
     ),
     "devices by an annotation of a plugin": (
         pod(annotations={"a": "b", "devices.nri.io/container.plain": "- path: /dev/nvidia0"}),
-        "annotation devices.nri.io/container.plain asks the container runtime for devices",
+        "annotation devices.nri.io/container.plain requests devices from the container runtime",
     ),
     "CRI-O's devices by an annotation": (
         pod(annotations={"io.kubernetes.cri-o.Devices": "/dev/nvidia0"}),
@@ -138,7 +141,7 @@ def test_a_tenants_pod_that_reaches_for_its_nodes_gpus_is_refused(tenant, manife
 
 @pytest.mark.parametrize("path", FOLDERS.values(), ids=FOLDERS)
 def test_a_tenant_mounts_no_folder_of_the_node_that_leads_to_its_gpus(tenant, path):
-    assert "leads to devices of its node" in tenant.try_to_create(with_volume(path))
+    assert "gives access to devices of the node" in tenant.try_to_create(with_volume(path))
 
 
 ORDINARY = {
@@ -179,7 +182,7 @@ JOINING = {
     "privileged": (PRIVILEGED, "container late would see every GPU of its node"),
     "with all capabilities": (
         {"securityContext": {"capabilities": {"add": ["ALL"]}}},
-        "by its capabilities",
+        "through its capabilities",
     ),
     "with a variable": (WITH_ENVIRONMENT, "remove NVIDIA_VISIBLE_DEVICES from container late"),
 }

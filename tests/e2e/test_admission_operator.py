@@ -13,7 +13,7 @@ from manifests import JUDGE_IMAGE, gpujob
 AS_OPERATOR = f"--as=system:serviceaccount:{SYSTEM_NAMESPACE}:gpupack-operator"
 AS_SCHEDULER = f"--as=system:serviceaccount:{SYSTEM_NAMESPACE}:gpupack-scheduler"
 UID = "6a7c7a0e-2f3c-4a52-9d0e-0d8f1d2d8c11"
-REFUSAL = "the operator may CREATE only what a GPUJob controls and is named after it"
+REFUSAL = "the operator may CREATE only objects that a GPUJob controls and that are named after it"
 
 
 def owner(**changes):
@@ -127,26 +127,26 @@ def test_the_operator_creates_no_other_objects(kube, manifest):
 def test_only_the_operator_creates_keys_of_mpi_workers(kube):
     manifest = json.dumps(key(owner(), type_="Opaque"))
     answer = kube.kubectl("create", "--dry-run=server", "-f", "-", stdin=manifest).stderr
-    assert "hold the keys of GPUJobs, which the operator makes" in answer
+    assert "hold the keys of GPUJobs, which only the operator creates" in answer
 
 
 def test_the_operator_deletes_no_secret_but_a_key(kube):
     mine = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}}
     kube.submit(mine)
     answer = kube.kubectl("delete", "secret", "mine", AS_OPERATOR).stderr
-    assert "the operator may DELETE only what a GPUJob controls" in answer
+    assert "the operator may DELETE only objects that a GPUJob controls" in answer
 
 
 def test_the_operator_deletes_no_configmap_but_a_saved_log(kube):
     kube.submit({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}})
     answer = kube.kubectl("delete", "configmap", "mine", AS_OPERATOR).stderr
-    assert "the operator may DELETE only what a GPUJob controls" in answer
+    assert "the operator may DELETE only objects that a GPUJob controls" in answer
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", SYSTEM_NAMESPACE])
 def test_the_operator_creates_nothing_in_system_namespaces(kube, namespace):
     answer = create(kube, job(owner()), f"--namespace={namespace}")
-    assert "GPUJobs do not run beside the cluster's own accounts" in answer
+    assert "GPUJobs cannot run in a namespace with the cluster's own service accounts" in answer
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", SYSTEM_NAMESPACE])
@@ -154,22 +154,22 @@ def test_no_user_submits_a_gpujob_to_system_namespaces(kube, namespace):
     manifest = json.dumps(gpujob("first", workload={"name": "matmul"}))
     flags = ("--dry-run=server", "-f", "-", f"--namespace={namespace}")
     answer = kube.kubectl("create", *flags, stdin=manifest).stderr
-    assert f"in namespace {namespace}: submit it to another namespace" in answer
+    assert f"GPUJobs cannot run in namespace {namespace}, which has" in answer
 
 
 def test_the_operator_neither_changes_nor_deletes_objects_of_others(kube):
     kube.submit(job(name="backup"))
     suspended = ("--type=merge", "--patch", '{"spec": {"suspend": true}}')
     answer = kube.kubectl("patch", "job", "backup", *suspended, AS_OPERATOR).stderr
-    assert "the operator may UPDATE only what a GPUJob controls" in answer
+    assert "the operator may UPDATE only objects that a GPUJob controls" in answer
     answer = kube.kubectl("delete", "job", "backup", AS_OPERATOR).stderr
-    assert "the operator may DELETE only what a GPUJob controls" in answer
+    assert "the operator may DELETE only objects that a GPUJob controls" in answer
 
 
 def test_the_operator_deletes_no_gpujob_that_has_not_ended_or_is_to_stay(kube):
     kube.submit(gpujob("keep", workload={"name": "matmul"}, suspend=True))
     answer = kube.kubectl("delete", "gpujob", "keep", AS_OPERATOR).stderr
-    assert "only when it is over and has ttlSecondsAfterFinished" in answer
+    assert "only if it has ended and has ttlSecondsAfterFinished" in answer
 
 
 SPEC_OF_OTHERS = {
@@ -191,13 +191,13 @@ def test_of_a_gpunode_the_operator_writes_the_quarantine_alone(system, change):
     kept = {"spec": {"quarantine": [{"gpu": "GPU-0", "cause": "XID 79"}]}}
     assert apply_as_operator(system, node, kept) == ""
     answer = apply_as_operator(system, node, change)
-    assert "of a GPUNode the operator writes spec.quarantine, and the owner" in answer
+    assert "the operator may change only spec.quarantine of a GPUNode" in answer
 
 
 def test_the_operator_deletes_no_gpunode_that_a_node_owns(system):
     (node, *_) = (each["metadata"]["name"] for each in system.gpunodes())
     answer = system.kubectl("delete", "gpunode", node, "--dry-run=server", AS_OPERATOR).stderr
-    assert "deletes a GPUNode only when nothing owns it" in answer
+    assert "delete a GPUNode only if it has no owner" in answer
 
 
 def test_of_a_gpunode_the_scheduler_writes_the_conditions_alone(system):
@@ -206,7 +206,7 @@ def test_of_a_gpunode_the_scheduler_writes_the_conditions_alone(system):
     condition |= {"message": "", "lastTransitionTime": "2026-11-24T00:00:00Z"}
     for status, refusal in (
         ({"conditions": [condition]}, ""),
-        ({"gpus": 99}, "the scheduler writes status.conditions alone"),
+        ({"gpus": 99}, "the scheduler may change only status.conditions"),
     ):
         answer = apply_as(AS_SCHEDULER, system, node, {"status": status}, "--subresource=status")
         assert refusal in answer if refusal else answer == ""
@@ -222,7 +222,7 @@ def test_of_a_gpunodes_status_the_operator_writes_what_was_measured_alone(system
     together = {"allReduce": {"at": at, "gpus": 2, "busGbPerS": 1.5}}
     assert apply_as_operator(system, node, {"status": together}, status) == ""
     answer = apply_as_operator(system, node, {"status": measured | change}, status)
-    assert "the operator writes measured and allReduce alone" in answer
+    assert "the operator may change only measured and allReduce" in answer
 
 
 def apply_as_operator(system, node, change, *more):

@@ -98,17 +98,17 @@ WAYS_ROUND = {
     "whole GPUs that are limited": (
         (asking(),),
         {"annotations": {ISOLATION: "limited"}},
-        "whole GPUs are nobody else's: remove the annotation gpupack.dev/isolation",
+        "whole GPUs are not shared: remove the annotation gpupack.dev/isolation",
     ),
     "an isolation that there is not": (
         (sharing(),),
         {"annotations": {ISOLATION: "total"}},
-        "there is no isolation total",
+        "isolation total does not exist",
     ),
     "a share with friends": (
         (sharing(),),
         {"annotations": {SHARE_WITH: "friends"}},
-        "shared with anyone or within the namespace",
+        "set the annotation gpupack.dev/share-with to anyone or namespace",
     ),
     "another scheduler": ((asking(),), {"schedulerName": "a"}, '"gpupack" (it is "a")'),
     "the default scheduler": (
@@ -158,21 +158,21 @@ WAYS_ROUND = {
         {"initContainers": [asking("early")]},
         "init container early cannot have GPUs",
     ),
-    "two containers with shares": ((sharing("a"), sharing("b")), {}, "let only one of a, b ask"),
+    "two containers with shares": ((sharing("a"), sharing("b")), {}, "request it in one of a, b"),
     "a share in pieces": (
         (asking("a", {SLOT: "1"}), asking("b", {PERCENT: "40", MEMORY: "10Gi"})),
         {},
-        "let only one of a, b ask",
+        "request it in one of a, b",
     ),
     "a share next to a sidecar's GPU": (
         (sharing("a"),),
         {"initContainers": [asking("b") | SIDECAR]},
-        "one container of a pod may have a share of a GPU: let only one of a, b ask",
+        "only one container of a pod may have a share of a GPU: request it in one of a, b",
     ),
     "GPUs and slices in two containers": (
         (asking("a"), asking("b", {SLICE: "1"})),
         {},
-        f"one kind of GPU: a, b ask for {GPU}, {SLICE}",
+        f"the same kind of GPU: a, b request {GPU}, {SLICE}",
     ),
     "too many GPUs in two containers": (
         (asking("a", {GPU: "100"}), asking("b", {GPU: "29"})),
@@ -227,7 +227,7 @@ WRONG_ASKS = {
     "no share": (sharing(share="0"), "set gpupack.dev/gpu-share to 1 (it is 0)"),
     "100 percent": (
         sharing(percent="100"),
-        "set it to 1 to 99 (it is 100), or ask for a whole GPU with gpupack.dev/gpu (1) alone",
+        "set it to 1 to 99 (it is 100), or request a whole GPU with gpupack.dev/gpu (1) alone",
     ),
     "101 percent": (sharing(percent="101"), "set it to 1 to 99 (it is 101)"),
     "1k percent": (sharing(percent="1k"), "set it to 1 to 99 (it is 1k)"),
@@ -236,7 +236,7 @@ WRONG_ASKS = {
     "Gi forgotten": (sharing(memory="10"), "in bytes: 10 is less than 1Mi"),
     "a resource that there is not": (
         asking(limits={"gpupack.dev/gpus": "1"}),
-        "there is no resource gpupack.dev/gpus: ask for whole GPUs with gpupack.dev/gpu",
+        "resource gpupack.dev/gpus does not exist: request whole GPUs with gpupack.dev/gpu",
     ),
     "GPUs of two plugins": (
         asking(limits={GPU: "1", "nvidia.com/gpu": "1"}),
@@ -326,7 +326,7 @@ def test_a_container_without_a_request_sees_no_gpus_of_its_pod(tenant, environme
     other = PLAIN | {"env": environment}
     spec = {"initContainers": [other]} if place == "initContainers" else {}
     containers = (asking(),) if spec else (asking(), other)
-    assert "container plain asks for no GPU and may see none" in try_pod(
+    assert "container plain requests no GPU and may see none" in try_pod(
         tenant, *containers, **spec
     )
 

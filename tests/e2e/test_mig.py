@@ -138,7 +138,7 @@ def test_a_gpu_is_repartitioned_once_no_pod_holds_its_slices_and_stays_so(
 def test_a_request_for_an_unknown_profile_is_refused_with_the_existing_ones(kube, judged):
     done = kube.apply(asking(judged, "wrong", "9g.1gb"))
     assert done.returncode != 0
-    assert "there is no resource gpupack.dev/mig-9g.1gb" in done.stderr
+    assert "resource gpupack.dev/mig-9g.1gb does not exist" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_the_operator_tries_pods_out_and_cannot_create_one(kube):
     }
     create = ("create", "-f", "-", AS_OPERATOR)
     done = kube.kubectl(*create, stdin=json.dumps(pod))
-    assert "the operator may try out a pod and not create one" in done.stderr
+    assert "the operator may create pods only as a dry run" in done.stderr
     tried = kube.kubectl(*create, "--dry-run=server", stdin=json.dumps(pod))
     assert (tried.returncode, tried.stderr) == (0, "")
     assert kube.pods() == []

@@ -75,7 +75,7 @@ def tried(tenant, name):
 
 @pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical"])
 def test_a_pod_with_gpus_has_no_class_of_the_clusters_own(tenant, name):
-    assert f"PriorityClass {name} is for the cluster's own parts" in tried(tenant, name)
+    assert f"PriorityClass {name} is for the cluster's own components" in tried(tenant, name)
 
 
 def test_a_pod_with_gpus_has_any_class_of_an_administrator(kube, tenant, judged, priority_class):

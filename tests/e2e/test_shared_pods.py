@@ -297,6 +297,6 @@ def test_the_operator_ends_no_other_pod_and_changes_nothing_else(kube):
         return kube.kubectl("apply", *flags, "-f", "-", stdin=json.dumps(body)).stderr
 
     said = refused({"spec": {"activeDeadlineSeconds": 1}})
-    assert "the operator ends pods of GPUJobs whose workers share pods, and no others" in said
+    assert "the operator may end only shared pods of GPUJobs" in said
     for other in ({"spec": {"activeDeadlineSeconds": 9}}, {"metadata": {"labels": {"a": "b"}}}):
         assert "sets spec.activeDeadlineSeconds, to 1, and nothing else" in refused(other)

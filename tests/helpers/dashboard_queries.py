@@ -17,7 +17,7 @@ OF_A_DRIVER = (
 
 def queries(*, of_a_driver):
     """Those that a driver's figures answer, or all others."""
-    sent = {expr.replace("$namespace", ".*") for _, expr in panels.queries(dashboard.ROWS)}
+    sent = {expr.replace("$namespace", ".*") for _, expr in panels.iterate_queries(dashboard.ROWS)}
     return {expr for expr in sent if any(word in expr for word in OF_A_DRIVER) == of_a_driver}
 
 

@@ -19,7 +19,7 @@ GROWN: Final = "GPU-grown-"
 """How UUIDs begin on nodes that the stand-in makes."""
 SETTINGS: Final = {
     "GPUPACK_PROVISIONING_AFTER_SECONDS": "2",
-    "GPUPACK_PROVISIONING_SOON_SECONDS": "5",
+    "GPUPACK_PROVISIONING_MIN_ESTIMATED_WAIT_SECONDS": "5",
 }
 """Settings of the operator: jobs that do not fit request nodes soon."""
 

@@ -13,7 +13,7 @@ import time
 import pytest
 from truth_cluster import deciding
 from truth_fleet import fleet
-from truth_jobs import drawn_jobs, outlook_of
+from truth_jobs import drawn_jobs, forecast_of
 from truth_nodes import connected, simulated_nodes, state_of
 from truth_outcomes import difference, play
 from truth_settings import settings_kept, use
@@ -38,11 +38,11 @@ def equipped(cluster, system):
 @pytest.mark.parametrize("policy", POLICIES)
 async def test_every_job_goes_where_the_simulator_says(policy, cluster, system, idle, kube, tell):
     jobs = drawn_jobs(seed=SEED, arrivals=ARRIVALS, shapes=FLEET.values())
-    outlook = outlook_of(jobs)
-    use(system, policy, outlook)
+    forecast = forecast_of(jobs)
+    use(system, policy, forecast)
     async with connected(cluster) as api:
         state = await state_of(api)
-        simulated = by_simulator(state, jobs, policy, outlook)
+        simulated = by_simulator(state, jobs, policy, forecast)
         async with deciding(api, kube.namespace) as decider:
             began = time.monotonic()
             played = await play(jobs, decider, simulated)

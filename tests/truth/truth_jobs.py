@@ -51,7 +51,7 @@ def drawn_jobs(*, seed: int, arrivals: int, shapes: Iterable[Shape]) -> tuple[Jo
     return tuple(jobs)
 
 
-def outlook_of(jobs: Iterable[Job]) -> Manifest:
+def forecast_of(jobs: Iterable[Job]) -> Manifest:
     """Return the true mix of these jobs in steady state, as the extender gets it."""
     mix = core.RequestMix.of((job.request, 1) for job in jobs)
     return core.dump_forecast(core.DemandForecast(mix, churn=1.0))
@@ -78,9 +78,9 @@ def pod(job: Job) -> Manifest:
     }
 
 
-def outlook_text(outlook: Manifest) -> str:
-    """For GPUPACK_OUTLOOK."""
-    return json.dumps(outlook, separators=(",", ":"))
+def forecast_text(forecast: Manifest) -> str:
+    """For GPUPACK_DEMAND_FORECAST."""
+    return json.dumps(forecast, separators=(",", ":"))
 
 
 def _request(random: Random) -> core.Request:

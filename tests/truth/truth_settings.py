@@ -8,9 +8,9 @@ from typing import Any
 
 from harness import Kube
 from parts import SCHEDULER, rolled_out
-from truth_jobs import outlook_text
+from truth_jobs import forecast_text
 
-SETTINGS = ("GPUPACK_POLICY", "GPUPACK_OUTLOOK")
+SETTINGS = ("GPUPACK_POLICY", "GPUPACK_DEMAND_FORECAST")
 
 
 @contextlib.contextmanager
@@ -23,9 +23,9 @@ def settings_kept(system: Kube) -> Iterator[None]:
         _set(system, *(f"{n}={before[n]}" if n in before else f"{n}-" for n in SETTINGS))
 
 
-def use(system: Kube, policy: str, outlook: dict[str, Any]) -> None:
+def use(system: Kube, policy: str, forecast: dict[str, Any]) -> None:
     """Restart the extender with this policy and this demand forecast."""
-    _set(system, f"GPUPACK_POLICY={policy}", f"GPUPACK_OUTLOOK={outlook_text(outlook)}")
+    _set(system, f"GPUPACK_POLICY={policy}", f"GPUPACK_DEMAND_FORECAST={forecast_text(forecast)}")
 
 
 def _set(system: Kube, *changes: str) -> None:

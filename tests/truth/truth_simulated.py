@@ -22,9 +22,9 @@ Json = dict[str, Any]
 class InformedPolicy(core.Policy):
     """A policy with a fixed demand forecast, as in an extender that is configured with one."""
 
-    def __init__(self, name: str, outlook: Json) -> None:
+    def __init__(self, name: str, forecast: Json) -> None:
         self.name = name
-        self._policy = core.policy_named(name).informed(core.load_forecast(outlook))
+        self._policy = core.policy_named(name).informed(core.load_forecast(forecast))
         self.prefers_fastest = self._policy.prefers_fastest
 
     def score(self, view, request, rows):
@@ -49,10 +49,10 @@ def snapshot_of(nodes: Iterable[objects.Node], gpu_nodes: Iterable[GpuNode]) -> 
     return snapshot.dump(core.Cluster(joined, tie_seed=TIE_SEED))
 
 
-def by_simulator(state: Json, jobs: Sequence[Job], policy: str, outlook: Json) -> Outcomes:
+def by_simulator(state: Json, jobs: Sequence[Job], policy: str, forecast: Json) -> Outcomes:
     """Simulate the jobs; a job that does not fit is dropped."""
     settings = Settings(discipline="drop", sampling=Sampling(), occupancy=False)
-    informed = InformedPolicy(policy, outlook)
+    informed = InformedPolicy(policy, forecast)
     run = Simulator(snapshot.load(state), jobs, informed, settings).run()
     return {each.job.id: _place(each.placements) for each in run.jobs}
 

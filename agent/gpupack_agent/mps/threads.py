@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The percentage of a GPU's threads of a limited share: its own, or the next sound one below.
+"""The percentage of a GPU's threads of a limited share: its own, or the next correct one below.
 
 Libraries choose their kernels by the number of multiprocessors that MPS gives a process. With most
 such numbers of an H100 or H200, cuBLAS computes wrong results (docs/adr/0058). A percentage is
-sound if the results are right, which benchmarks/mps_products.py measured for each model. Shares of
-models without a measurement keep their percentages.
+correct if the results are right, which benchmarks/mps_products.py measured for each model. Shares
+of models without a measurement keep their percentages.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ import msgspec
 
 Percent = Annotated[int, msgspec.Meta(ge=1, le=100)]
 Range = tuple[Percent, Percent]
-"""The first and the last percentage of a range; all percentages of the range are sound."""
+"""The first and the last percentage of a range; all percentages of the range are correct."""
 
 
-class SoundThreads(msgspec.Struct, frozen=True):
+class ThreadPercentages(msgspec.Struct, frozen=True):
     """The percentages of threads with which matrix products are right, for each model.
 
     Attributes:
@@ -27,17 +27,17 @@ class SoundThreads(msgspec.Struct, frozen=True):
     ranges: Mapping[str, tuple[Range, ...]] = {}
 
     def up_to(self, percent: int, model: str) -> int:
-        """Return the largest sound percentage up to `percent`; `percent` if there is none."""
+        """Return the largest correct percentage up to `percent`; `percent` if there is none."""
         below = [
             min(last, percent) for first, last in self.ranges.get(model, ()) if first <= percent
         ]
         return below[-1] if below else percent
 
 
-NO_SOUND_THREADS = SoundThreads()
+NO_THREAD_PERCENTAGES = ThreadPercentages()
 
 
-def parse_sound_threads(text: str) -> SoundThreads:
+def parse_thread_percentages(text: str) -> ThreadPercentages:
     """Parse a text such as `{"NVIDIA H200": [[1, 13], [90, 100]]}`.
 
     Raises:
@@ -51,4 +51,4 @@ def parse_sound_threads(text: str) -> SoundThreads:
         ends = [end for each in given for end in each]
         if ends != sorted(ends):
             raise ValueError(f"the ranges of {model} do not ascend: {[list(r) for r in given]}")
-    return SoundThreads(ranges)
+    return ThreadPercentages(ranges)

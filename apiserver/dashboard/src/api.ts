@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Calls of gpupack-api, with the caller's token in a header and nowhere else.
+ * Calls of gpupack-api. The caller's token is sent only in a header.
  *
- * They are relative to the page, which may lie below a prefix. The header is not Authorization: a
- * proxy in front, such as `kubectl proxy`, reads that one itself and takes it away.
+ * Paths are relative to the page, which may be below a prefix. The header is not Authorization,
+ * because a proxy in front, such as `kubectl proxy`, reads and removes that header.
  */
 
 import { accept, refuse, token } from "./session.ts";
@@ -11,7 +11,7 @@ import { accept, refuse, token } from "./session.ts";
 export const PREFIX = "api/v1/gpu/";
 export const TOKEN_HEADER = "Gpupack-Authorization";
 
-/** What was wrong, and what to do. `status` 0: no answer came. */
+/** An error and what to do about it. `status` 0: there was no answer. */
 export interface Problem {
   readonly status: number;
   readonly detail: string;
@@ -36,17 +36,17 @@ export async function get<T>(
   query: Query = {},
   signal?: AbortSignal,
 ): Promise<Answer<T>> {
-  return decoded<T>(await send(pathOf(call, query), signal ? { signal } : {}));
+  return decode<T>(await send(pathOf(call, query), signal ? { signal } : {}));
 }
 
 export async function post<T>(call: string, body: unknown): Promise<Answer<T>> {
   const headers = { "Content-Type": "application/json" };
-  return decoded<T>(
+  return decode<T>(
     await send(pathOf(call), { method: "POST", headers, body: JSON.stringify(body) }),
   );
 }
 
-/** The answer itself, whose body is still to come. */
+/** Sends a request and returns the response before its body is read. */
 export async function send(path: string, init: RequestInit): Promise<Answer<Response>> {
   const used = token.value;
   const headers = new Headers(init.headers);
@@ -61,7 +61,7 @@ export async function send(path: string, init: RequestInit): Promise<Answer<Resp
     if (used === token.value) accept();
     return { ok: true, value: response };
   }
-  const problem = await described(response);
+  const problem = await describe(response);
   if (problem.status === 401) refuse(used, problem.detail);
   return { ok: false, problem };
 }
@@ -70,22 +70,22 @@ export function failed(status: number, detail: string): { ok: false; problem: Pr
   return { ok: false, problem: { status, detail, field: "", fix: "" } };
 }
 
-async function decoded<T>(answer: Answer<Response>): Promise<Answer<T>> {
+async function decode<T>(answer: Answer<Response>): Promise<Answer<T>> {
   if (!answer.ok) return answer;
   try {
     return { ok: true, value: (await answer.value.json()) as T };
   } catch {
-    return failed(answer.value.status, "The server's answer ended too early or is no JSON.");
+    return failed(answer.value.status, "The server's answer ended too early or is not JSON.");
   }
 }
 
-async function described(response: Response): Promise<Problem> {
+async function describe(response: Response): Promise<Problem> {
   const text = await response.text().catch(() => "");
   let body: Partial<Problem> = {};
   try {
     body = JSON.parse(text) as Partial<Problem>;
   } catch {
-    // A proxy's page, or nothing: the status has to do.
+    // The body is a proxy's page or empty: only the status is shown.
   }
   return {
     status: response.status,

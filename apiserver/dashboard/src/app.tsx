@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The page around the views: where one is, whether figures are of now, who is signed in. */
+/** The page around the views: navigation, state of the connection, and sign-in. */
 
 import { effect, signal, untracked } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { seconds } from "./clock.ts";
 import { duration } from "./format.ts";
 import { cluster } from "./live/cluster.ts";
-import { alone, follow, heardAt, link } from "./live/feed.ts";
+import { follow, lastDataAt, link, singleMachine } from "./live/feed.ts";
 import { Empty } from "./parts/notice.tsx";
 import { scope } from "./parts/scope.tsx";
 import { format, parse, VIEWS, type View } from "./route.ts";
@@ -26,7 +26,7 @@ import { WhatIfView } from "./views/whatif.tsx";
 
 const route = signal(parse(location.hash));
 const WITHOUT_CLUSTER: ReadonlySet<View> = new Set(["cluster", "nodes", "packing"]);
-const ENDS_SOON_MS = 5 * 60 * 1000;
+const EXPIRES_SOON_MS = 5 * 60 * 1000;
 
 export function App() {
   useEffect(listen, []);
@@ -35,7 +35,7 @@ export function App() {
   return (
     <>
       <button type="button" class="skip" onClick={skip}>
-        To the content
+        Skip to the content
       </button>
       <Header />
       <Shown />
@@ -60,16 +60,16 @@ function titleOf(): string {
   return [...of, known, "gpupack"].filter(Boolean).join(" · ");
 }
 
-let shownTo = "";
+let shownUser = "";
 
-/** One feed for a token and a namespace. What was shown stays for the same person alone. */
+/** Follows the cluster for a token and a namespace. The view is kept only for the same user. */
 function keepFollowing() {
   const [used, namespace] = [token.value, scope.value];
-  const person = subject(used);
+  const user = subject(used);
   const stop = new AbortController();
   untracked(() => {
-    if (person === "" || person !== shownTo) cluster.clear();
-    shownTo = person;
+    if (user === "" || user !== shownUser) cluster.clear();
+    shownUser = user;
     if (used !== "") void follow(namespace, stop.signal);
   });
   return () => stop.abort();
@@ -87,7 +87,7 @@ function Header() {
       </a>
       <nav aria-label="Views">
         <ul>
-          {VIEWS.filter(({ view }) => !alone.value || WITHOUT_CLUSTER.has(view)).map(
+          {VIEWS.filter(({ view }) => !singleMachine.value || WITHOUT_CLUSTER.has(view)).map(
             ({ view, title }) => (
               <li key={view}>
                 <a
@@ -119,14 +119,14 @@ function Header() {
   );
 }
 
-/** Whether what is shown is of now; where it is not, since when, and what happens next. */
+/** Shows whether figures are current. If not, it shows their age and the next attempt. */
 function Link() {
   const now = seconds.value;
   const state = link.value;
-  const old = heardAt.value ? duration((now - heardAt.value) / 1000) : "";
+  const old = lastDataAt.value ? duration((now - lastDataAt.value) / 1000) : "";
   const ends = expiry(token.value);
-  const soon = ends !== null && ends - now < ENDS_SOON_MS && ends > now;
-  const said = {
+  const soon = ends !== null && ends - now < EXPIRES_SOON_MS && ends > now;
+  const text = {
     live: "Live",
     connecting: "Connecting",
     polling: "Every 10s",
@@ -140,8 +140,8 @@ function Link() {
   return (
     <p class={`link link-${state.state}`} title={why}>
       <span class="link-dot" aria-hidden="true" />
-      <span>{said}</span>
-      {soon && <span class="muted"> · token ends in {duration((ends - now) / 1000)}</span>}
+      <span>{text}</span>
+      {soon && <span class="muted"> · token expires in {duration((ends - now) / 1000)}</span>}
     </p>
   );
 }
@@ -165,8 +165,8 @@ function Shown() {
   if (view === "cluster") return <ClusterView />;
   return (
     <main class="view" id="main" tabIndex={-1}>
-      <Empty title="There is no such view">
-        <a href={format("cluster")}>To the cluster</a>
+      <Empty title="This view does not exist">
+        <a href={format("cluster")}>Go to the cluster</a>
       </Empty>
     </main>
   );

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The time as the page shows it: moves once a second where seconds are shown, else slowly. */
+/** Current time, updated every second for views that show seconds, and every ten seconds for others. */
 
 import { signal } from "@preact/signals";
 

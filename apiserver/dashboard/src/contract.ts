@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What the calls of gpupack-api answer, as far as the page shows it. GB are 10^9 bytes. */
+/** Answers of gpupack-api, as far as the page shows them. One GB is 10^9 bytes. */
 
 export type Health = "Healthy" | "Degraded" | "Cordoned" | "Failed" | "Maintenance";
 
-/** A GPU or MIG slice; what is null is not known. */
+/** A GPU or MIG slice. null: unknown. */
 export interface Device {
   readonly index: number;
   readonly uuid: string;
   readonly gpu_type: string;
   readonly memory_gb: number;
-  /** What new work may take: 0 where the health lets none in. */
+  /** Part that new work may use. 0 if the GPU's health allows no new work. */
   readonly free_percent: number;
   readonly free_memory_gb: number;
   readonly given_percent: number;
@@ -39,7 +39,7 @@ export interface Job {
   readonly reason: string;
   readonly message: string;
   readonly workers: number;
-  /** A number of whole GPUs, or shares and MIG slices such as 2x40%. */
+  /** Number of whole GPUs, or shares and MIG slices such as 2x40%. */
   readonly gpus: number | string;
   readonly nodes: string;
   readonly attempt: number;
@@ -73,7 +73,7 @@ export interface Worker {
   readonly worker: number;
   readonly node: string;
   readonly devices: readonly WorkerDevice[];
-  /** Several workers may share one; empty: it has none, or the caller may not list pods. */
+  /** Several workers may share a pod. Empty: there is no pod, or the caller may not list pods. */
   readonly pod?: string;
 }
 
@@ -90,7 +90,7 @@ export interface JobName {
   readonly kind?: "GPUJob" | "Pod";
 }
 
-/** When a waiting job or pod starts. */
+/** Start estimate of a pending job or pod. */
 export interface Start {
   readonly kind: "Now" | "At" | "WhenReleased" | "Never" | "Unknown";
 }
@@ -122,7 +122,7 @@ export interface WhatIf {
   readonly would_help: readonly string[];
 }
 
-/** Of the cluster at one moment; percentages of what is given out. */
+/** State of the cluster at one time. Percentages are of allocated GPUs and memory. */
 export interface Sample {
   readonly timestamp: string;
   readonly gpus: number;
@@ -131,7 +131,7 @@ export interface Sample {
   readonly gpu_memory_usage: number;
   readonly running_jobs: number;
   readonly waiting_jobs: number;
-  /** Percent of the free GPUs that are in no free block of the largest node's size. */
+  /** Percentage of free GPUs outside fully free nodes. */
   readonly fragmentation?: number | null;
 }
 
@@ -153,7 +153,7 @@ export interface Quota {
   readonly problem: string;
 }
 
-/** In GPUs, one figure for each timestamp; null: not known. */
+/** Amounts in GPUs, one for each timestamp. null: unknown. */
 export interface QuotaSeries {
   readonly namespace: string;
   readonly cohort: string;
@@ -166,7 +166,7 @@ export interface QuotaHistory {
   readonly interval_seconds: number;
   readonly timestamps: readonly string[];
   readonly quotas: readonly QuotaSeries[];
-  /** How many quotas the caller may see, with figures or without. */
+  /** Number of quotas that the caller may see, with figures or without. */
   readonly total: number;
   readonly next?: string;
 }
@@ -194,7 +194,7 @@ export interface CostRow {
   readonly idle_gpu_hours: number | null;
   readonly unknown_gpu_hours: number;
   readonly energy_kwh: number | null;
-  /** null: a part of it has no price. */
+  /** null: a model in this row has no price. */
   readonly cost: number | null;
 }
 
@@ -213,18 +213,18 @@ export interface Cost {
   readonly until: string;
   readonly rows: readonly CostRow[];
   readonly total: CostRow;
-  /** null: the caller may not see it. */
+  /** null: the caller may not see these rows. */
   readonly unheld: readonly UnheldRow[] | null;
   readonly next?: string;
 }
 
-/** A job or a standalone pod that waits; `position` is among all that wait in the cluster. */
+/** A pending job or standalone pod. `position` is its position in the cluster's whole queue. */
 export interface Waiting extends Job {
   readonly kind: "GPUJob" | "Pod";
   readonly position: number | null;
 }
 
-/** What waits; `total` is of all pages. */
+/** The queue. `total` is the number of entries on all pages. */
 export interface Queue {
   readonly waiting: readonly Waiting[];
   readonly total: number;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Costs of all pages of an answer, as one. */
+/** Costs, merged from all pages of the answer. */
 
 import { type Answer, failed, get, pathOf, type Query, send } from "./api.ts";
 import type { Cost, CostRow } from "./contract.ts";
@@ -18,20 +18,21 @@ export async function costs(query: Query, signal: AbortSignal): Promise<Answer<C
 
 export async function costsAsCsv(query: Query): Promise<Answer<Blob>> {
   const pages: string[] = [];
-  let asked: Query = { ...query, format: "csv", limit: PAGE };
+  let current: Query = { ...query, format: "csv", limit: PAGE };
   for (;;) {
-    const answer = await send(pathOf("cost", asked), {});
+    const answer = await send(pathOf("cost", current), {});
     if (!answer.ok) return answer;
     pages.push(await answer.value.text());
     const next = nextOf(answer.value.headers.get("Link"));
     if (!next["after"]) break;
-    if (next["after"] === asked["after"]) return failed(200, "A page names itself as the next.");
-    asked = next;
+    if (next["after"] === current["after"])
+      return failed(200, "A page of the answer names itself as the next one.");
+    current = next;
   }
   return { ok: true, value: new Blob([joinedCsv(pages)], { type: "text/csv" }) };
 }
 
-/** Jobs that run cost more on the last page than on the first: only the sum fits the rows. */
+/** Running jobs cost more on the last page than on the first, so the total is computed from the rows. */
 export function whole(pages: readonly Cost[]): Cost {
   const [first, ...others] = pages as readonly [Cost, ...Cost[]];
   if (others.length === 0) return first;
@@ -39,7 +40,7 @@ export function whole(pages: readonly Cost[]): Cost {
   return { ...first, rows, total: total(rows), next: "" };
 }
 
-/** As the server sums: a cost is unknown where one is, a measurement where all are. */
+/** Sums as the server does: a cost is unknown if one is unknown, a measurement only if all are. */
 export function total(rows: readonly CostRow[]): CostRow {
   return {
     namespace: "",

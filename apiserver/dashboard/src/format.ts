@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Figures and times as people read them, the same as on the command line (gpupack_cli/figures.py).
+ * Formats figures and times for readers, as the command line does (gpupack_cli/figures.py).
  *
- *     percent        2.3%  13%    of what is given out, or of the time for which a GPU is busy
- *     memory         79.6 GiB     2^30 bytes, as manifests write it; the REST API has 10^9 (GB)
- *     GPU-hours, kWh 1,234.6      one digit after the point, cost two; a small one has two in all
+ *     percent        2.3%  13%    allocated part, or part of the time for which a GPU is busy
+ *     memory         79.6 GiB     2^30 bytes, as manifests write it; the REST API uses 10^9 (GB)
+ *     GPU-hours, kWh 1,234.6      one decimal, cost two; small numbers have two significant digits
  *     power          2,100 W
  *     temperature    71 °C
  *     duration, age  43s 12m 3h20m 5d2h
  *
- * Halves go up. `tests/helpers/figures.json` holds the cases that both languages are held to.
+ * Halves are rounded up. `tests/helpers/figures.json` has the test cases for both languages.
  */
 
 export const UNKNOWN = "unknown";
@@ -24,18 +24,18 @@ const WHOLE_FROM = 10;
 
 type Known = number | null | undefined;
 
-/** Whole from 10 on; below with one digit behind the point, where that is not 0. */
+/** A whole number from 10 on, otherwise one decimal unless it is 0. */
 export function percent(value: Known): string {
   if (value === null || value === undefined) return UNKNOWN;
   return `${value >= WHOLE_FROM ? whole(value) : trimmed(figure(value))}%`;
 }
 
-/** Rounded, in groups of three. */
+/** A rounded number with thousands separators. */
 export function whole(value: number): string {
   return fixed(value, 0);
 }
 
-/** With so many digits behind the point; what would be 0 by that has two that are not. */
+/** A number with this many decimals. A number that would round to 0 has two significant digits. */
 export function figure(value: Known, digits = 1): string {
   if (value === null || value === undefined) return UNKNOWN;
   if (value !== 0 && Math.abs(value) < 10 ** -digits) {
@@ -44,12 +44,12 @@ export function figure(value: Known, digits = 1): string {
   return fixed(value, digits);
 }
 
-/** In GiB. */
+/** Memory in GiB. */
 export function memory(mebibytes: number): string {
   return `${trimmed(fixed(mebibytes / MIB_PER_GIB, 1))} GiB`;
 }
 
-/** Of GB of 10^9 bytes, as the REST API tells them, to three digits. */
+/** Converts GB of 10^9 bytes, as in the REST API, to MiB. */
 export function mebibytes(gigabytes: number): number {
   return Math.round(gigabytes * MIB_PER_GB);
 }
@@ -62,7 +62,7 @@ export function power(watts: Known): string {
   return watts === null || watts === undefined ? UNKNOWN : `${whole(watts)} W`;
 }
 
-/** In its largest unit and the next smaller one; parts of the last are left out. */
+/** A duration in its largest unit and the next smaller one, rounded down. */
 export function duration(seconds: number): string {
   const all = Math.max(Math.floor(seconds), 0);
   if (all < MINUTE) return `${all}s`;
@@ -71,14 +71,14 @@ export function duration(seconds: number): string {
   return joined(Math.floor(all / DAY), "d", Math.floor((all % DAY) / HOUR), "h");
 }
 
-/** How long ago; empty where it is not known. */
+/** Time since a moment. Empty: the moment is unknown. */
 export function age(moment: string | null, now: number): string {
   if (moment === null) return "";
   const at = Date.parse(moment);
   return Number.isNaN(at) ? "" : duration((now - at) / 1000);
 }
 
-/** The time of day; with seconds where few minutes are shown. */
+/** The time of day, with seconds if the period shown is a few minutes. */
 export function clock(milliseconds: number, shownMilliseconds = Number.POSITIVE_INFINITY): string {
   const digits = "2-digit";
   const short = shownMilliseconds < SHORT_MS ? ({ second: digits } as const) : {};
@@ -92,27 +92,27 @@ export function moment(milliseconds: number): string {
   return `${day} ${date.toLocaleTimeString("en-GB")}`;
 }
 
-/** One of it, or several: "1 GPU", "1,200 GPUs". */
+/** A number with its noun: "1 GPU", "1,200 GPUs". */
 export function count(number: number, noun: string): string {
   return `${whole(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** Which of those that wait in the whole cluster, those that may not be listed among them. */
+/** Position in the cluster's queue, which includes jobs that the user may not list. */
 export function queued(position: number, waiting: number): string {
   const wait = waiting === 1 ? "waits" : "wait";
   return `Number ${whole(position)} of ${whole(waiting)} that ${wait} in the cluster.`;
 }
 
-/** How many of those that wait are shown, where there are others that are not. */
+/** Number of pending jobs, with the number that is shown if it is smaller. */
 export function shownOf(shown: number, waiting: number): string {
   if (waiting <= shown) return `${count(shown, "job")} waiting`;
   return `${count(shown, "job")} shown, ${whole(waiting)} waiting in the cluster`;
 }
 
-/** Names in the order in which people count: n2 before n10. */
+/** Order of names in which numbers count by value: n2 before n10. */
 export const byName = new Intl.Collator("en", { numeric: true }).compare;
 
-/** A number that stands in text, such as a quota's "2.5"; 0 where none does. */
+/** Parses a number in text, such as a quota's "2.5". 0: there is no number. */
 export function amount(text: string): number {
   const found = Number.parseFloat(text);
   return Number.isFinite(found) ? found : 0;

@@ -9,9 +9,9 @@ export interface Page {
 }
 
 /**
- * All pages, or what was wrong with one of them.
+ * Returns all pages, or the problem with one of them.
  *
- * @param ask for the page after this cursor; `first` is the first page, once it is there.
+ * @param ask fetches the page after a cursor. `first` is the first page, once it has arrived.
  */
 export async function allPages<T extends Page>(
   ask: (after: string, first: T | undefined) => Promise<Answer<T>>,
@@ -31,12 +31,12 @@ export async function allPages<T extends Page>(
   return { ok: true, value: found };
 }
 
-/** Pages of CSV as one file, with one line of column names. */
+/** Joins pages of CSV to one file with one header line. */
 export function joinedCsv(pages: readonly string[]): string {
   return pages.map((page, at) => (at === 0 ? page : afterFirstLine(page))).join("");
 }
 
-/** `after` of the next page, which a Link header names; empty: there is none. */
+/** Query of the next page from a Link header. Empty: there is no next page. */
 export function nextOf(link: string | null): Readonly<Record<string, string>> {
   const query = link?.match(/<\?([^>]*)>\s*;\s*rel="?next"?/)?.[1];
   return query === undefined ? {} : Object.fromEntries(new URLSearchParams(query));

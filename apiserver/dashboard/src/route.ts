@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Which view is shown: kept in the address's fragment, which no server is sent. */
+/** The view that is shown. It is in the fragment of the address, which is not sent to the server. */
 
 export type View =
   | "cluster"
@@ -14,7 +14,7 @@ export type View =
 
 export interface Route {
   readonly view: View;
-  /** What of it: a node's name; a job's namespace and name. */
+  /** Arguments of the view: a node's name, or a job's namespace and name. */
   readonly of: readonly string[];
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The caller's token: in this tab's sessionStorage, or in memory where the browser has none. */
+/** The caller's token: in this tab's sessionStorage, or in memory if the browser allows no storage. */
 
 import { signal } from "@preact/signals";
 
@@ -7,10 +7,10 @@ const KEY = "gpupack.token";
 
 export const token = signal(read());
 
-/** Why the token was refused; empty: it was not. */
+/** Reason for which the token was refused. Empty: it was not refused. */
 export const refusal = signal("");
 
-/** Whether any call was answered since somebody signed in: there is something to stay. */
+/** Whether a call was answered since the sign-in, so that there is a view to keep. */
 let answered = false;
 
 export function signIn(given: string): void {
@@ -19,18 +19,18 @@ export function signIn(given: string): void {
   token.value = given;
 }
 
-/** Forget the token, with all that was shown by it. */
+/** Forgets the token and everything that was shown with it. */
 export function signOut(): void {
   forget();
   refusal.value = "";
 }
 
-/** The server takes this token. */
+/** The server accepted this token. */
 export function accept(): void {
   answered = true;
 }
 
-/** The server does not take this token; what it has shown stays behind the login. */
+/** The server refused this token. The view stays behind the login. */
 export function refuse(refused: string, why: string): void {
   if (refused !== token.value) return;
   if (!answered) forget();
@@ -56,6 +56,6 @@ function write(value: string): void {
     if (value) sessionStorage.setItem(KEY, value);
     else sessionStorage.removeItem(KEY);
   } catch {
-    // Where storage is forbidden the token is in memory alone: a reload asks for it again.
+    // Storage is not allowed: the token is only in memory, and a reload asks for it again.
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Light or dark: as the system has it, until somebody chooses. */
+/** Light or dark: the system's setting, until the user chooses. */
 
 import { computed, signal } from "@preact/signals";
 import type { Theme } from "./heat/colours.ts";
@@ -31,7 +31,7 @@ export function choose(chosen: Choice): void {
   try {
     localStorage.setItem(KEY, chosen);
   } catch {
-    // Where storage is forbidden the choice lasts until the page is left.
+    // Storage is not allowed: the choice applies until the page is closed.
   }
 }
 

@@ -1,32 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Bearer tokens as people paste them. */
+/** Bearer tokens that users paste. */
 
 const TOKEN = /^[A-Za-z0-9\-._~+/]+=*$/;
 
-/** The token itself: of "Authorization: Bearer x", of `"x"`, of lines that a terminal broke. */
+/** Extracts the token from "Authorization: Bearer x", from `"x"`, or from lines that a terminal wrapped. */
 export function cleaned(pasted: string): string {
   return pasted.replace(/^\s*(authorization:)?\s*(bearer\s)?/i, "").replace(/["'\s]/g, "");
 }
 
-/** What is wrong with it; empty: it can be sent. */
+/** Describes what is wrong with a token. Empty: the token can be sent. */
 export function fault(token: string): string {
   if (token === "") return "Paste a token.";
-  return TOKEN.test(token) ? "" : "This is no token: it has characters that no token has.";
+  return TOKEN.test(token)
+    ? ""
+    : "This is not a token: it contains characters that are not allowed in a token.";
 }
 
-/** When it ends, in milliseconds since 1970; null: it does not say. The server alone judges it. */
+/** Expiry in milliseconds since 1970. null: the token has none. Only the server verifies it. */
 export function expiry(token: string): number | null {
   const seconds = claims(token)?.["exp"];
   return typeof seconds === "number" ? seconds * 1000 : null;
 }
 
-/** Whose it says to be; empty: it does not say. */
+/** Subject of the token. Empty: it has none. */
 export function subject(token: string): string {
   const found = claims(token)?.["sub"];
   return typeof found === "string" ? found : "";
 }
 
-/** The namespace of a service account's; empty: it is none's. */
+/** Namespace of a service account's token. Empty: it is not a service account's token. */
 export function namespace(token: string): string {
   const [kind, what, found = ""] = subject(token).split(":");
   return kind === "system" && what === "serviceaccount" ? found : "";

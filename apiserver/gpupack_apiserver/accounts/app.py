@@ -129,7 +129,7 @@ def build(settings: AccountsSettings, api: Api) -> AccountsApp:
     }
 
     def missing() -> str:
-        return missing_of(reflectors, settings.fresh_seconds)
+        return missing_of(reflectors, settings.stale_after_seconds)
 
     store = Store(settings.folder / FILE_NAME)
     tariffs = store.price(settings.cost.currency, Prices(settings.cost.prices), time.time())

@@ -62,8 +62,9 @@ class AccountsSettings:
     """GPUPACK_TLS_CERT: path of the certificate chain (PEM)."""
     tls_key: str = ""
     """GPUPACK_TLS_KEY: path of the certificate's key (PEM)."""
-    fresh_seconds: float = 90.0
-    """GPUPACK_FRESH_SECONDS: after longer silence of a watch nothing is answered or counted."""
+    stale_after_seconds: float = 90.0
+    """GPUPACK_STALE_AFTER_SECONDS: after longer silence of a watch nothing is
+    answered or counted."""
     meter_seconds: float = 30.0
     """GPUPACK_METER_SECONDS: interval of GPU measurements."""
     readings: ReadingSettings | None = None
@@ -93,8 +94,8 @@ class AccountsSettings:
             port=environment.whole("GPUPACK_LISTEN_PORT", 8445, most=MAX_PORT),
             tls_cert=environment.required("GPUPACK_TLS_CERT", "the path of the certificate"),
             tls_key=environment.required("GPUPACK_TLS_KEY", "the path of the certificate's key"),
-            fresh_seconds=environment.seconds(
-                "GPUPACK_FRESH_SECONDS", 90.0, least=LEAST_FRESH, most=MAX_SECONDS
+            stale_after_seconds=environment.seconds(
+                "GPUPACK_STALE_AFTER_SECONDS", 90.0, least=LEAST_FRESH, most=MAX_SECONDS
             ),
             meter_seconds=environment.seconds(
                 "GPUPACK_METER_SECONDS", 30.0, least=1.0, most=MAX_SECONDS

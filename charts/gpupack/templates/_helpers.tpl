@@ -37,7 +37,7 @@ server, and at most one minor release older. A vendor's suffix (-gke.1) is not p
 {{- $version := include "gpupack.kubeVersion" (list . "scheduler.kubeScheduler.image.tag") -}}
 {{- $tag = regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" $version -}}
 {{- if not $tag -}}
-{{- fail (printf "%s is no whole version, by which kube-scheduler's image is named: give --kube-version all three numbers, or set scheduler.kubeScheduler.image.tag" $version) -}}
+{{- fail (printf "%s is not a complete version, which the tag of kube-scheduler's image needs: pass all three numbers to --kube-version, or set scheduler.kubeScheduler.image.tag" $version) -}}
 {{- end -}}
 {{- end -}}
 {{- printf "%s/%s:%s" $image.registry $image.repository $tag -}}
@@ -101,7 +101,7 @@ do not stay on a dead node for five minutes, the default of Kubernetes. Called w
 {{- /* Only pods of this revision count: pods that a rollout is about to replace do not block a node. */ -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels) "matchLabelKeys" (list "pod-template-hash") -}}
 {{- $rule := dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term)) -}}
-{{- if eq $values.nodeEach "required" }}
+{{- if eq $values.podAntiAffinity "required" }}
 {{- $rule = dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term) -}}
 {{- end }}
 {{- $_ := set $values "affinity" (dict "podAntiAffinity" $rule) -}}
@@ -183,8 +183,8 @@ seccompProfile:
   value: {{ .Release.Namespace }}
 - name: GPUPACK_LOG_LEVEL
   value: {{ .Values.logLevel }}
-- name: GPUPACK_LARGEST_OBJECT_MIB
-  value: {{ .Values.largestObjectMib | int | quote }}
+- name: GPUPACK_MAX_OBJECT_MIB
+  value: {{ .Values.maxObjectMib | int | quote }}
 - name: POD_NAME
   valueFrom:
     fieldRef:
@@ -326,7 +326,7 @@ two settings would silently be those for another cluster. Called with (list $ "v
 {{- $root := index . 0 -}}
 {{- $version := $root.Capabilities.KubeVersion.Version -}}
 {{- if and (not (include "gpupack.clusterIsKnown" $root)) (regexMatch "^v[0-9]+\\.[0-9]+\\.0$" $version) -}}
-{{- fail (printf "the chart is rendered without a cluster, and helm assumes Kubernetes %s: give the cluster's version with all three numbers, such as --kube-version 1.36.3 (of a version that ends with .0 add --api-versions apiregistration.k8s.io/v1), or set %s" $version (index . 1)) -}}
+{{- fail (printf "the chart is rendered without a cluster, so Helm assumes Kubernetes %s: pass the cluster's version with all three numbers, such as --kube-version 1.36.3 (if it ends with .0, also pass --api-versions apiregistration.k8s.io/v1), or set %s" $version (index . 1)) -}}
 {{- end -}}
 {{- $version -}}
 {{- end }}
@@ -378,24 +378,24 @@ Certificates that component `certificates` issues: those for which no Secret is 
 {{/* Checks that values.schema.json cannot make. */}}
 {{- define "gpupack.check" -}}
 {{- if not .Values.image.registry }}
-{{- fail "set image.registry to where your images are, such as registry.example.com/team: the project publishes none" }}
+{{- fail "set image.registry to the registry of your images, such as registry.example.com/team: the project publishes no images" }}
 {{- end }}
 {{- if and (eq .Values.agent.inventory "simulated") (not .Values.agent.simulated.nodes) }}
 {{- fail "agent.inventory is simulated, but agent.simulated.nodes lists no GPUs: add an entry such as {match: \"*\", devices: [{model: NVIDIA H200, memoryMiB: 143771, count: 8}]}" }}
 {{- end }}
 {{- if and .Values.cost.enabled (not .Values.api.enabled) }}
-{{- fail "cost.enabled needs api.enabled: nobody but the API asks the accountant" }}
+{{- fail "cost.enabled needs api.enabled: only the API queries the cost service" }}
 {{- end }}
 {{- $election := .Values.scheduler.kubeScheduler.leaderElection }}
 {{- if le (int $election.leaseDurationSeconds) (int $election.renewDeadlineSeconds) }}
-{{- fail (printf "scheduler.kubeScheduler.leaderElection: leaseDurationSeconds (%v) must be more than renewDeadlineSeconds (%v), or a second leader starts before the first one has given up" $election.leaseDurationSeconds $election.renewDeadlineSeconds) }}
+{{- fail (printf "scheduler.kubeScheduler.leaderElection: leaseDurationSeconds (%v) must be more than renewDeadlineSeconds (%v): otherwise a second leader starts before the first one has given up" $election.leaseDurationSeconds $election.renewDeadlineSeconds) }}
 {{- end }}
-{{- range $model, $ranges := .Values.shares.soundThreads }}
+{{- range $model, $ranges := .Values.shares.correctThreadPercentages }}
 {{- $before := 1 }}
 {{- range $range := $ranges }}
 {{- range $end := $range }}
 {{- if lt (int $end) $before }}
-{{- fail (printf "shares.soundThreads: the ranges of %s do not ascend: %s" $model (toJson $ranges)) }}
+{{- fail (printf "shares.correctThreadPercentages: the ranges of %s are not in ascending order: %s" $model (toJson $ranges)) }}
 {{- end }}
 {{- $before = int $end }}
 {{- end }}

@@ -47,7 +47,7 @@ class QueueMetrics:
     def __init__(self, registry: prometheus.CollectorRegistry) -> None:
         self._cycles = prometheus.Histogram(
             "gpupack_queue_cycle_seconds",
-            "Time of one decision about all that wait.",
+            "Duration of a scheduling cycle.",
             buckets=_BUCKETS,
             registry=registry,
         )
@@ -88,7 +88,7 @@ class QueueCollector(Collector):
     def _waiting(self) -> Metric:
         family = GaugeMetricFamily(
             "gpupack_queue_waiting",
-            "Who waits for GPUs: attempts of GPUJobs (gang), pods of their own (pod).",
+            "Pending attempts of GPUJobs (gang) and standalone pods (pod).",
             labels=["kind"],
         )
         for kind, number in self._admissions.kinds().items():
@@ -99,7 +99,7 @@ class QueueCollector(Collector):
         preempting = self._admissions.preempting
         stopped = CounterMetricFamily(
             "gpupack_queue_preempted",
-            "Jobs, workers and pods that were preempted or evicted for others, by reason.",
+            "Preempted jobs, workers and pods, by reason.",
             labels=["reason"],
         )
         for reason in PreemptionReason:
@@ -107,26 +107,26 @@ class QueueCollector(Collector):
         yield stopped
         yield CounterMetricFamily(
             "gpupack_queue_preemptions_given_up",
-            "Preemptions that ended since those who were to end did not.",
+            "Preemptions that were given up because victims did not end.",
             value=preempting.given_up,
         )
         yield GaugeMetricFamily(
             "gpupack_queue_preemptions_open",
-            "Jobs for which others are ending now.",
+            "Preemptors whose victims have not ended.",
             value=len(preempting),
         )
         oldest = preempting.oldest()
         yield GaugeMetricFamily(
             "gpupack_queue_preemption_oldest_seconds",
-            "For how long the one stands that stands for the longest; 0: there is none.",
+            "Age of the oldest open preemption. 0: none.",
             value=0.0 if oldest is None else max(self._admissions.now() - oldest, 0.0),
         )
 
     def _starving(self, quotas: Named) -> Metric:
         family = GaugeMetricFamily(
             "gpupack_queue_starving_seconds",
-            "For how long a job waits that asks for no more than its namespace's own promise "
-            "leaves; the longest of each namespace.",
+            "Longest waiting time of a job whose request is within the unused nominal quota of "
+            "its namespace.",
             labels=["namespace"],
         )
         found = self._admissions.starving() if self._decides() else {}
@@ -151,7 +151,7 @@ class QueueCollector(Collector):
 def _amounts(quotas: Named) -> Metric:
     family = GaugeMetricFamily(
         "gpupack_queue_quota_gpus",
-        "GPUs of a namespace's quota: promised (nominal), used, borrowed beyond that, lent.",
+        "GPUs of a namespace's quota: nominal, used, borrowed and lent.",
         labels=["namespace", "amount"],
     )
     for name, named in quotas.items():
@@ -164,7 +164,7 @@ def _amounts(quotas: Named) -> Metric:
 def _jobs(quotas: Named) -> Metric:
     family = GaugeMetricFamily(
         "gpupack_queue_quota_jobs",
-        "Jobs and pods of a namespace with a quota that hold GPUs (running), or wait for them.",
+        "Running and pending jobs and pods of a namespace with a quota.",
         labels=["namespace", "state"],
     )
     for name, named in quotas.items():

@@ -190,11 +190,12 @@ class CertificateMetrics(Collector):
         self._certificate.context()
         yield GaugeMetricFamily(
             "gpupack_certificate_expiry_timestamp_seconds",
-            "End of the certificate that this part serves, in seconds since the epoch.",
+            "Expiry of the certificate that this component serves, in seconds since the epoch.",
             value=self._certificate.good_until.timestamp(),
         )
         yield GaugeMetricFamily(
             "gpupack_certificate_rejected",
-            "1 while the certificate's files cannot be served, so that the last pair still is.",
+            "1 while the certificate's files cannot be loaded and the previous certificate is "
+            "served.",
             value=float(bool(self._certificate.rejected)),
         )

@@ -48,7 +48,7 @@ Its length is random, so that clients do not reconnect together.
 WATCH_SILENCE_SECONDS = 60.0
 """Seconds of silence after which a watch counts as dead: the server ends it earlier."""
 
-LARGEST_MIB = 16
+DEFAULT_MAX_OBJECT_MIB = 16
 """More than an etcd holds by default: 1.5 MiB, which JSON may make six times as large."""
 
 JSON = "application/json"
@@ -97,7 +97,7 @@ class Api:
         self,
         sender: transport.Transport,
         *,
-        largest_bytes: int = LARGEST_MIB << 20,
+        largest_bytes: int = DEFAULT_MAX_OBJECT_MIB << 20,
         patience: Patience | None = None,
     ) -> None:
         self._sender, self._patience = sender, patience
@@ -118,7 +118,7 @@ class Api:
     ) -> AsyncGenerator["Api"]:
         """Connect as the pod's service account, or as KUBECONFIG says outside a cluster.
 
-        `context` is a context of the kubeconfig; None: the current one. GPUPACK_LARGEST_OBJECT_MIB
+        `context` is a context of the kubeconfig; None: the current one. GPUPACK_MAX_OBJECT_MIB
         limits the memory that one answer, or one line of a watch, may take; larger objects are
         skipped. `patience` retries requests; None: each request is sent once.
 
@@ -127,7 +127,10 @@ class Api:
                 cannot be read.
         """
         largest = Environment(environ).whole(
-            "GPUPACK_LARGEST_OBJECT_MIB", LARGEST_MIB, least=LARGEST_MIB, most=1024
+            "GPUPACK_MAX_OBJECT_MIB",
+            DEFAULT_MAX_OBJECT_MIB,
+            least=DEFAULT_MAX_OBJECT_MIB,
+            most=1024,
         )
         async with transport.connect(environ, context=context) as sender:
             yield cls(sender, largest_bytes=largest << 20, patience=patience)
@@ -360,7 +363,7 @@ class Api:
                 _hang_up(response)
                 raise errors.Oversized(
                     f"{call}: the answer is larger than {self._largest_bytes >> 20} MiB; "
-                    "GPUPACK_LARGEST_OBJECT_MIB says how much is read"
+                    "GPUPACK_MAX_OBJECT_MIB says how much is read"
                 )
         return b"".join(parts)
 

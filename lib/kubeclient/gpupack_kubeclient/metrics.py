@@ -52,7 +52,7 @@ class KubeRequests(Collector):
         """Yield one number for each class of status; `none`: no answer."""
         family = CounterMetricFamily(
             "gpupack_kube_requests",
-            "Requests to the Kubernetes API server, by the class of its answer; none: it had none.",
+            "Requests to the Kubernetes API server, by class of the answer. none: no answer.",
             labels=["answer"],
         )
         for answer in ANSWERS:

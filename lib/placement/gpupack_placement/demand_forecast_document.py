@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An outlook as a JSON-ready dict and back, for a mix that is known and need not be learned.
+"""A forecast as a JSON-ready dict and back, for a mix that is known and need not be learned.
 
     {"schema": 1, "churnPercent": 100,
      "demands": [{"count": 460, "gpus": 1, "cpuMilli": 8000, "memoryMiB": 16384},
@@ -38,7 +38,7 @@ _FIELDS = (
 
 
 def dump_forecast(forecast: DemandForecast) -> dict[str, Any]:
-    """Return the document of an outlook; weights to a millionth, churn to a percent."""
+    """Return the document of a forecast; weights to a millionth, churn to a percent."""
     return {
         "schema": SCHEMA,
         "churnPercent": round(forecast.churn * 100),
@@ -50,7 +50,7 @@ def dump_forecast(forecast: DemandForecast) -> dict[str, Any]:
 
 
 def load_forecast(document: Mapping[str, Any]) -> DemandForecast:
-    """Return the outlook that a document describes.
+    """Return the forecast that a document describes.
 
     Raises:
         InvalidSnapshot: the first field that is wrong, with path and value.

@@ -11,12 +11,12 @@ from gpupack_placement.demand_forecast import DemandForecast, RequestMix, kind_o
 from gpupack_placement.request import Request
 
 FIRST_FORECAST_ARRIVALS = 25
-"""Arrivals before the first outlook; later outlooks follow each doubling of the arrivals.
+"""Arrivals before the first forecast; later forecasts follow each doubling of the arrivals.
 
 The number is small, since nothing is known of the requested models and memory until then: a cluster
 of 400 GPUs is half full after 200."""
 MAX_ARRIVALS_BETWEEN_FORECASTS = 1600
-"""Maximum number of arrivals between outlooks."""
+"""Maximum number of arrivals between forecasts."""
 FADE_ARRIVALS = 16_384
 KINDS_AFTER_FADE = 512
 MAX_KINDS = 2 * KINDS_AFTER_FADE
@@ -49,23 +49,23 @@ class DemandLearner:
         self._departures += 1
 
     def due(self) -> bool:
-        """Tell whether enough requests arrived since the last outlook to take a new one."""
+        """Tell whether enough requests arrived since the last forecast to take a new one."""
         return self._seen >= self._due_at
 
     @property
     def due_in(self) -> int:
-        """Arrivals until the next outlook is due; 0 or less: it is due."""
+        """Arrivals until the next forecast is due; 0 or less: it is due."""
         return self._due_at - self._seen
 
-    def outlook(self) -> DemandForecast:
-        """Return the expected requests, and schedule the next outlook."""
+    def take_forecast(self) -> DemandForecast:
+        """Return the expected requests, and schedule the next forecast."""
         self._due_at = self._seen + min(
             max(self._seen, FIRST_FORECAST_ARRIVALS), MAX_ARRIVALS_BETWEEN_FORECASTS
         )
         return self.peek()
 
     def peek(self) -> DemandForecast:
-        """Return the outlook without a change of when the next one is due."""
+        """Return the forecast without a change of when the next one is due."""
         churn = self._departures / self._arrivals if self._arrivals else 0.0
         return DemandForecast(RequestMix.of(self._counts.items()), churn)
 

@@ -150,7 +150,7 @@ class ConsolidationPlanner:
     def _candidates(self, rights: MovePolicy) -> Candidates:
         table, state = self._state.running.table, self._state
         kinds = {
-            number: self._rules.calm_seconds
+            number: self._rules.cooldown_seconds
             for _, of_tenant in table.kinds()
             for number, sample in of_tenant.items()
             if rights.may_move(sample)

@@ -169,7 +169,7 @@ class Cycle:
         and the job fits nowhere.
         """
         has_victims = bool(self._state.victims_of(reservation))
-        cancelled_at = reservation.since + self._rules.preemption.patience_seconds
+        cancelled_at = reservation.since + self._rules.preemption.victim_timeout_seconds
         job, is_pending = reservation.job, reservation.job.id in self._state.pending
         if reservation.in_place and has_victims and not is_pending:
             return

@@ -74,7 +74,7 @@ class PreemptionPolicy:
     def _is_larger(self, theirs: TreeNode, key: ModelKey, ours: float) -> bool:
         """Tell whether their share is not smaller than ours, or ours is guaranteed."""
         rules = self.quota.rules.preemption
-        if rules.nominal and not ours:
+        if rules.reclaim and not ours:
             return True
         is_last = ours == inf  # two tenants of weight 0 would preempt each other in turn
         of_theirs = self.quota.usage.share_of(theirs, key)

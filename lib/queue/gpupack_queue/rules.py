@@ -15,7 +15,7 @@ class PreemptionRules:
     With none of the three on, only extra workers and speculatively backfilled jobs are preempted.
     """
 
-    nominal: bool = True
+    reclaim: bool = True
     """A tenant within its nominal quota reclaims it from tenants that borrow."""
     fair_share: bool = True
     """A tenant takes from one with a larger share, as long as that one is not left with less."""
@@ -23,7 +23,7 @@ class PreemptionRules:
     """A job takes from jobs of lower priority of its own tenant."""
     min_runtime_seconds: float = 60.0
     """The time from its admission during which a job is no victim of these policies."""
-    patience_seconds: float = 120.0
+    victim_timeout_seconds: float = 120.0
     """The time after which victims that have not ended are left alone, and others are sought."""
     retry_seconds: float = 5.0
     """The minimum time from a search for a request that found no victims to the next one."""
@@ -34,7 +34,7 @@ class PreemptionRules:
         if (
             min(
                 self.min_runtime_seconds,
-                self.patience_seconds,
+                self.victim_timeout_seconds,
                 self.retry_seconds,
                 self.max_searches_per_cycle,
             )
@@ -45,10 +45,10 @@ class PreemptionRules:
     @property
     def any(self) -> bool:
         """Tell whether any of the three policies is on."""
-        return self.nominal or self.fair_share or self.priority
+        return self.reclaim or self.fair_share or self.priority
 
 
-NO_PREEMPTION = PreemptionRules(nominal=False, fair_share=False, priority=False)
+NO_PREEMPTION = PreemptionRules(reclaim=False, fair_share=False, priority=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class ConsolidationRules:
     """The minimum waiting time of a job for which others move."""
     max_moves: int = 8
     """The maximum number of jobs that move for one job."""
-    calm_seconds: float = 3600.0
+    cooldown_seconds: float = 3600.0
     """The time after its start, and so after each move, during which a job does not move."""
     restart_seconds: float = 60.0
     """The cost of a move for each GPU of the job, in addition to the work that is repeated."""
@@ -78,7 +78,7 @@ class ConsolidationRules:
     def __post_init__(self) -> None:
         times = (
             self.min_wait_seconds,
-            self.calm_seconds,
+            self.cooldown_seconds,
             self.restart_seconds,
             self.checkpoint_seconds,
             self.horizon_seconds,

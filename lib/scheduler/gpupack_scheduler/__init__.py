@@ -15,5 +15,5 @@ builds the same objects from the same watches and queries them.
 * `inventory`: the conversion of a Node and its GPUNode into a node of placement.
 * `queueing`: the queue over the ledger.
 * `planning`: places for all workers of an attempt, or a place in the queue.
-* `policies`: placement policies with the current outlook. `decisions`: the settings of all parts.
+* `policies`: placement policies with the current forecast. `decisions`: the settings of all parts.
 """

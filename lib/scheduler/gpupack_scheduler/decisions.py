@@ -33,8 +33,8 @@ class Decisions:
     """GPUPACK_MODE: the component that chooses the node of a pod without a plan."""
     policy: str = core.DEFAULT_POLICY
     """GPUPACK_POLICY: the placement policy where a job names none."""
-    outlook: core.DemandForecast | None = None
-    """GPUPACK_OUTLOOK, JSON as in demand_forecast_document.py. If absent, it is learned."""
+    demand_forecast: core.DemandForecast | None = None
+    """GPUPACK_DEMAND_FORECAST, JSON as in demand_forecast_document.py. If absent, it is learned."""
     plan_hold_seconds: float = 10.0
     """GPUPACK_PLAN_HOLD_SECONDS: the time within which the operator writes a plan into the GPUJob,
     or never.
@@ -71,8 +71,11 @@ class Decisions:
             policy=environment.parsed(
                 "GPUPACK_POLICY", _policy, core.DEFAULT_POLICY, f"one of {', '.join(core.POLICIES)}"
             ),
-            outlook=environment.parsed(
-                "GPUPACK_OUTLOOK", _outlook, None, "an outlook as gpupack-simulator writes it"
+            demand_forecast=environment.parsed(
+                "GPUPACK_DEMAND_FORECAST",
+                _forecast,
+                None,
+                "a demand forecast as gpupack-simulator writes it",
             ),
             observed_resources=environment.parsed(
                 "GPUPACK_OBSERVED_RESOURCES", names.foreign_resources, (), names.FOREIGN_RESOURCES
@@ -108,8 +111,8 @@ def _queue(text: str) -> QueueSettings:
         raise SettingsInvalid(f"GPUPACK_QUEUE is not valid: {error}") from error
 
 
-def _outlook(text: str) -> core.DemandForecast:
+def _forecast(text: str) -> core.DemandForecast:
     try:
         return core.load_forecast(msgspec.json.decode(text, type=dict[str, Any]))
     except (msgspec.MsgspecError, core.InvalidSnapshot) as error:
-        raise SettingsInvalid(f"GPUPACK_OUTLOOK is not valid: {error}") from error
+        raise SettingsInvalid(f"GPUPACK_DEMAND_FORECAST is not valid: {error}") from error

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The placement policies with the current outlook.
+"""The placement policies with the current forecast.
 
-With a known outlook the policies learn it once, before the first decision, and decisions repeat
-exactly. Otherwise a thread updates them whenever there is another outlook. Until that is done,
+With a known forecast the policies learn it once, before the first decision, and decisions repeat
+exactly. Otherwise a thread updates them whenever there is another forecast. Until that is done,
 decisions use the previous one. All policies are updated, including those that have not been
-requested yet: two processes that read the same outlook decide the same.
+requested yet: two processes that read the same forecast decide the same.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ import gpupack_placement as core
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-"""Interval between checks for a new outlook."""
+"""Interval between checks for a new forecast."""
 
 
-class Outlooks(Protocol):
-    """A source of outlooks: a DemandLearner, or the published outlook."""
+class ForecastSource(Protocol):
+    """A source of forecasts: a DemandLearner, or the published forecast."""
 
     def due(self) -> bool:
-        """Tell whether there is a new outlook worth a read."""
+        """Tell whether there is a new forecast worth a read."""
 
-    def outlook(self) -> core.DemandForecast:
-        """Return the outlook: the expected requests, learned from earlier ones."""
+    def take_forecast(self) -> core.DemandForecast:
+        """Return the forecast: the expected requests, learned from earlier ones."""
 
 
 class Policies:
@@ -36,19 +36,19 @@ class Policies:
     def __init__(
         self,
         default: str,
-        learner: Outlooks,
+        learner: ForecastSource,
         *,
         known: core.DemandForecast | None = None,
         look: Callable[[str], core.Policy] = core.policy_named,
     ) -> None:
         self._default, self._learner, self._look = default, learner, look
-        self._known, self._outlook = known, known
+        self._known, self._forecast = known, known
         self._informed: dict[str, core.Policy] = {}
         self._stale: set[str] = set()
-        """Names of policies that do not have the present outlook."""
+        """Names of policies that do not have the present forecast."""
 
     def named(self, name: str | None = None) -> core.Policy:
-        """Return the policy of this name (None: the default), with the present outlook.
+        """Return the policy of this name (None: the default), with the present forecast.
 
         Raises:
             UnknownPolicy: the message lists those that exist.
@@ -71,22 +71,22 @@ class Policies:
             return policy
 
     async def run(self) -> None:
-        """Learn until cancelled, unless the outlook is fixed."""
+        """Learn until cancelled, unless the forecast is fixed."""
         while self._known is None:
             if self._learner.due():
-                self._outlook = self._learner.outlook()
+                self._forecast = self._learner.take_forecast()
                 self._stale = {*self._informed, *core.POLICIES}
             await self._catch_up()
             await asyncio.sleep(LOOK_SECONDS)
         await asyncio.Event().wait()
 
     async def _catch_up(self) -> None:
-        """Update policies that lack the present outlook; one that fails keeps the previous one."""
-        outlook = self._outlook
-        while outlook and self._stale:
+        """Update policies that lack the present forecast; one that fails keeps the previous one."""
+        forecast = self._forecast
+        while forecast and self._stale:
             key = self._stale.pop()
             try:
-                informed = await asyncio.to_thread(self.named(key).informed, outlook)
+                informed = await asyncio.to_thread(self.named(key).informed, forecast)
             except core.DecisionError as error:
                 log.warning("policy %s goes on with what it knew: %s", key, error)
             else:

@@ -71,8 +71,8 @@ def updated_measurements(
     if job is not None and (ended := _end(job)):
         found = _results(job, [gpu for gpu, since in waiting.items() if since <= ended], now)
     for gpu, since in waiting.items():
-        if gpu not in found and now >= times.after(since, rules.seconds):
-            said = f"no burn-in reported a result within {rules.seconds} s"
+        if gpu not in found and now >= times.after(since, rules.timeout_seconds):
+            said = f"no burn-in reported a result within {rules.timeout_seconds} s"
             at = times.write(now)
             found[gpu] = Measured(gpu=gpu, at=at, outcome="Unknown", message=said)
     listed = {each.uuid for each in node.status.devices}

@@ -177,7 +177,7 @@ class _Step:
         if entry.phase == "Probation":
             return self.rules.after(entry, self.now)
         if entry.phase == "Acceptance" and entry.since and self.rules.acceptance:
-            return times.after(times.read(entry.since), self.rules.acceptance.seconds)
+            return times.after(times.read(entry.since), self.rules.acceptance.timeout_seconds)
         if entry.phase == "Quarantined" and entry.until and self.unhealthy is None:
             return times.read(entry.until)
         return None

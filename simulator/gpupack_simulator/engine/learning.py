@@ -44,10 +44,10 @@ class Learning:
             self._learner.record_departure(job.request)
 
     def _inform(self) -> None:
-        outlook = self._learner.outlook()
+        forecast = self._learner.take_forecast()
         if self._mix is not None:
-            outlook = DemandForecast(self._mix, outlook.churn)
+            forecast = DemandForecast(self._mix, forecast.churn)
         try:
-            self.policy = self.policy.informed(outlook)
+            self.policy = self.policy.informed(forecast)
         except DecisionError as error:
             log.warning("policy %s goes on with what it knew: %s", self._base.name, error)

@@ -188,21 +188,21 @@ def _take(supposed: Cluster, job: q.Job, places: Sequence[Placement]) -> None:
 
 def _check_amounts(cluster: Cluster, job: q.Job, place: Placement) -> None:
     """Check that the placement has exactly the requested amounts; it is held in the cluster."""
-    request, remedy = job.gang.request, "plan(cluster, job) gives what it asks for"
+    request, remedy = job.gang.request, "plan(cluster, job) gives what it requests"
     if len(place.devices) != request.devices:
         asked, given = _counted(request.devices, "GPU"), _counted(len(place.devices), "device")
         raise InvalidDecision(
-            f"job {job.id} asks for {asked} and is given {given} on {place.node}; {remedy}"
+            f"job {job.id} requests {asked} and is given {given} on {place.node}; {remedy}"
         )
     if place.extended != request.extended:
         raise InvalidDecision(
-            f"job {job.id} is given {dict(place.extended)} of {place.node}; it asks for "
+            f"job {job.id} is given {dict(place.extended)} of {place.node}; it requests "
             f"{dict(request.extended)}"
         )
     if (place.cpu, place.memory) != (request.cpu, request.memory):
         raise InvalidDecision(
             f"job {job.id} is given {place.cpu} mCPU and {place.memory} MiB of memory on "
-            f"{place.node}; it asks for {request.cpu} and {request.memory}"
+            f"{place.node}; it requests {request.cpu} and {request.memory}"
         )
     node, share = cluster.node(place.node), request.share
     memory = {} if node is None else {device.uuid: device.memory for device in node.devices}

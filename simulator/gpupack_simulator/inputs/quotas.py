@@ -66,11 +66,11 @@ class CohortSpec(Struct, rename="camel", forbid_unknown_fields=True):
 class PreemptionSpec(Struct, rename="camel", forbid_unknown_fields=True):
     """The field `queue.preemption`; omitted fields are as in the queue's rules."""
 
-    nominal: bool | UnsetType = UNSET
+    reclaim: bool | UnsetType = UNSET
     fair_share: bool | UnsetType = UNSET
     priority: bool | UnsetType = UNSET
     min_runtime: Time | UnsetType = UNSET
-    patience: Time | UnsetType = UNSET
+    victim_timeout: Time | UnsetType = UNSET
     retry: Time | UnsetType = UNSET
     grace: Time = 0.0
 
@@ -80,8 +80,8 @@ class ConsolidationSpec(Struct, rename="camel", forbid_unknown_fields=True):
 
     ratio: Annotated[float, Meta(ge=0, le=1000)] | UnsetType = UNSET
     min_wait: Time | UnsetType = UNSET
-    most: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
-    calm: Time | UnsetType = UNSET
+    max_moves: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
+    cooldown: Time | UnsetType = UNSET
     restart: Time | UnsetType = UNSET
     checkpoint: Time | UnsetType = UNSET
     horizon: Time | UnsetType = UNSET
@@ -95,9 +95,9 @@ class QueueSpec(Struct, rename="camel", forbid_unknown_fields=True):
     by_share: bool | UnsetType = UNSET
     half_life: Time | UnsetType = UNSET
     fifo: OrderPolicy | UnsetType = UNSET
-    keep_room_after: Time | UnsetType = UNSET
-    kept: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
-    guess_delay: Time | UnsetType = UNSET
+    reserve_after: Time | UnsetType = UNSET
+    max_reservations: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
+    max_backfill_delay: Time | UnsetType = UNSET
     grow_after: Time | UnsetType = UNSET
     durations: KnownDurations | UnsetType = UNSET
     preemption: PreemptionSpec = field(default_factory=PreemptionSpec)
@@ -115,20 +115,20 @@ def rules_of(spec: QueueSpec, discipline: Discipline) -> Discipline:
             by_share="by_share",
             half_life="half_life_seconds",
             fifo="order",
-            keep_room_after="reserve_after_seconds",
-            kept="max_reservations",
-            guess_delay="max_backfill_delay_seconds",
+            reserve_after="reserve_after_seconds",
+            max_reservations="max_reservations",
+            max_backfill_delay="max_backfill_delay_seconds",
             grow_after="grow_after_seconds",
         ),
         preemption=replace(
             discipline.rules.preemption,
             **_given(
                 preemption,
-                nominal="nominal",
+                reclaim="reclaim",
                 fair_share="fair_share",
                 priority="priority",
                 min_runtime="min_runtime_seconds",
-                patience="patience_seconds",
+                victim_timeout="victim_timeout_seconds",
                 retry="retry_seconds",
             ),
         ),
@@ -138,8 +138,8 @@ def rules_of(spec: QueueSpec, discipline: Discipline) -> Discipline:
                 spec.consolidation,
                 ratio="ratio",
                 min_wait="min_wait_seconds",
-                most="max_moves",
-                calm="calm_seconds",
+                max_moves="max_moves",
+                cooldown="cooldown_seconds",
                 restart="restart_seconds",
                 checkpoint="checkpoint_seconds",
                 horizon="horizon_seconds",

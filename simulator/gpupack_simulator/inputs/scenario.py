@@ -17,9 +17,9 @@
       - {node: node1-1, gpus: [0, 1], at: 4, until: 9, drain: All, stopAt: 6}
     failureRates: {gpuBetween: 5000, gpuRepair: 24}
     queue:                    # differences from the discipline
-      {halfLife: 3600, fifo: strict, keepRoomAfter: 300, preemption: {minRuntime: 60, grace: 30},
-       durations: learned, guessDelay: 300,     # exact, learned, walltime, or none
-       consolidation: {ratio: 0.25, minWait: 300, most: 8, calm: 3600}}
+      {halfLife: 3600, fifo: strict, reserveAfter: 300, preemption: {minRuntime: 60, grace: 30},
+       durations: learned, maxBackfillDelay: 300,     # exact, learned, walltime, or none
+       consolidation: {ratio: 0.25, minWait: 300, maxMoves: 8, cooldown: 3600}}
     cohorts:
       - {name: research, gpus: {H100: 8}}
     quotas:

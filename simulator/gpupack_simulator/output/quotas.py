@@ -27,7 +27,7 @@ PROPOSED: Final = "proposed"
 SHOWN: Final = 30
 """Maximum number of tenants in the table, those with the largest changes of waits; the JSON has
 all."""
-NOTE: Final = "one seed; * best of its column; fairness is by what the proposed quotas promise"
+NOTE: Final = "one seed; * best of its column; fairness is relative to the proposed nominal quotas"
 NO_TENANT: Final = "(none)"
 """The name of jobs without a tenant."""
 
@@ -186,7 +186,7 @@ def _price(found: QuotaChange) -> Table:
         )
         for name, side in found.sides.items()
     }
-    return Table("What it cost, and how fair it was", heads, rows, "quotas")
+    return Table("Preemptions and fairness", heads, rows, "quotas")
 
 
 def _column(title: str, unit: str, digits: int) -> Metric:
@@ -214,7 +214,7 @@ def verdict(found: QuotaChange) -> str:
     return (
         f"Under the proposed quotas jobs wait {after:,.1f} {short} on average instead of "
         f"{before:,.1f} {short}: shorter for {shorter} of {len(changes)} tenants, longer for "
-        f"{longer}. Jobs are stopped for others {pair_text(*stopped)} times, and "
+        f"{longer}. Jobs are preempted {pair_text(*stopped)} times, and "
         f"{pair_text(*(round(amount, 1) for amount in lost))} {found.unit.gpu_time} of work are "
         "lost with them."
     )

@@ -143,7 +143,7 @@ def _jobs(state: State) -> RenderableType:
 def _job_table(state: State, records: Sequence[JobRecord], expected: Sequence[Job]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False)
     table.add_column("job", no_wrap=True)
-    table.add_column("asks for")
+    table.add_column("requests")
     table.add_column("state")
     table.add_column("on")
     for record in records:

@@ -3,11 +3,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupack_agent.mps.threads import NO_SOUND_THREADS, SoundThreads, parse_sound_threads
+from gpupack_agent.mps.threads import (
+    NO_THREAD_PERCENTAGES,
+    ThreadPercentages,
+    parse_thread_percentages,
+)
 from gpupack_agent.settings import LimitSettings
 from gpupack_kubeclient.environment import SettingsInvalid
 
-SOUND = SoundThreads({"A": ((1, 13), (23, 27), (90, 100))})
+SOUND = ThreadPercentages({"A": ((1, 13), (23, 27), (90, 100))})
 percents = st.integers(1, 100)
 
 
@@ -26,16 +30,18 @@ def test_no_share_has_more_than_its_own_and_what_it_has_is_sound(percent):
 
 
 def test_shares_of_an_unmeasured_model_keep_their_percentage():
-    assert SOUND.up_to(30, "B") == NO_SOUND_THREADS.up_to(30, "A") == 30
+    assert SOUND.up_to(30, "B") == NO_THREAD_PERCENTAGES.up_to(30, "A") == 30
 
 
 def test_a_share_below_the_least_sound_percentage_keeps_its_own():
-    assert SoundThreads({"A": ((10, 20),)}).up_to(5, "A") == 5
+    assert ThreadPercentages({"A": ((10, 20),)}).up_to(5, "A") == 5
 
 
 def test_the_charts_ranges_are_parsed():
     text = '{"A": [[1, 13], [23, 27], [90, 100]], "B": []}'
-    found = LimitSettings.from_environ({"GPUPACK_SOUND_THREADS": text}).sound_threads
+    found = LimitSettings.from_environ(
+        {"GPUPACK_CORRECT_THREAD_PERCENTAGES": text}
+    ).thread_percentages
     assert found.ranges["A"] == SOUND.ranges["A"]
     assert found.up_to(30, "B") == 30
 
@@ -53,6 +59,6 @@ def test_the_charts_ranges_are_parsed():
 )
 def test_invalid_ranges_are_refused_with_the_reason(text, expected):
     with pytest.raises(ValueError, match=expected):
-        parse_sound_threads(text)
-    with pytest.raises(SettingsInvalid, match="GPUPACK_SOUND_THREADS is not valid"):
-        LimitSettings.from_environ({"GPUPACK_SOUND_THREADS": text})
+        parse_thread_percentages(text)
+    with pytest.raises(SettingsInvalid, match="GPUPACK_CORRECT_THREAD_PERCENTAGES is not valid"):
+        LimitSettings.from_environ({"GPUPACK_CORRECT_THREAD_PERCENTAGES": text})

@@ -13,7 +13,7 @@ from gpupack_agent.identity import ContainerFinder
 from gpupack_agent.inventory.base import Findings, Injection
 from gpupack_agent.known_devices import KnownDevices
 from gpupack_agent.mps.folder import MpsFolder
-from gpupack_agent.mps.threads import NO_SOUND_THREADS, SoundThreads
+from gpupack_agent.mps.threads import NO_THREAD_PERCENTAGES, ThreadPercentages
 from gpupack_agent.podresources import PodResources
 from gpupack_agent.pods import PodStore
 from gpupack_agent.prestart import NodeState, PreStart
@@ -38,7 +38,7 @@ class World:
         known_devices.update(Findings(devices=devices))
         self.node = NodeState(PodStore(), SpecFolder(cdi), Cgroups(cgroups.root), known_devices)
         self.container_finder = ContainerFinder(self.node.pods, resources, cluster.api)
-        self.mps, self.sound_threads = None, NO_SOUND_THREADS
+        self.mps, self.thread_percentages = None, NO_THREAD_PERCENTAGES
         self.wait(seconds=1.0)
 
     def wait(self, *, seconds):
@@ -50,7 +50,7 @@ class World:
             Plain(),
             settings,
             self.mps,
-            sound_threads=self.sound_threads,
+            thread_percentages=self.thread_percentages,
         )
 
     def bind(self, name, *shares, tokens, uid=None, resource=names.GPU):
@@ -499,7 +499,7 @@ async def test_a_limited_share_waits_for_the_daemon_of_its_gpu(world, folder):
 
 async def test_a_limited_share_has_the_sound_threads_of_its_gpus_model(world, folder):
     mps = MpsFolder(folder)
-    world.sound_threads = SoundThreads({world.build.device(0).model: ((1, 13), (23, 27))})
+    world.thread_percentages = ThreadPercentages({world.build.device(0).model: ((1, 13), (23, 27))})
     real(world, mps)
     world.wait(seconds=30)
     limited(world)

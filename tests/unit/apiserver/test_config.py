@@ -39,14 +39,14 @@ def config_file(written, applied):
 
 async def test_what_changed_is_told_and_counts(call, server, written, applied):
     server.rights.add(ADMINISTRATOR)
-    written("sample_seconds: 2\ncalls_at_once: 500\n")
+    written("sample_seconds: 2\ncall_burst: 500\n")
     found = await call("config/reload", method="POST")
     assert found.status == 200
     assert found.body["changed"] == [
         {"field": "sample_seconds", "before": 10.0, "after": 2.0},
-        {"field": "calls_at_once", "before": 50, "after": 500},
+        {"field": "call_burst", "before": 50, "after": 500},
     ]
-    assert (applied[-1].sample_seconds, applied[-1].calls_at_once) == (2, 500)
+    assert (applied[-1].sample_seconds, applied[-1].call_burst) == (2, 500)
     assert (await call("config/reload", method="POST")).body["changed"] == []
 
 

@@ -122,7 +122,7 @@ def test_a_folder_without_a_page_is_named_before_anything_is_served(tmp_path):
 def test_the_page_offers_what_the_schemas_of_the_api_name(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "apiserver/dashboard"))
     choices = importlib.import_module("choices")
-    assert (ROOT / "apiserver/dashboard/src/choices.ts").read_text() == choices.written()
+    assert (ROOT / "apiserver/dashboard/src/choices.ts").read_text() == choices.render()
 
 
 @pytest.mark.parametrize("file", ["index.html", "api.ts"])

@@ -23,7 +23,7 @@ def test_client_certificates_are_asked_for_where_a_port_is_named_for_them():
     [
         ("GPUPACK_CLIENT_CERTIFICATES_PORT", "-1"),
         ("GPUPACK_LISTEN_PORT", "70000"),
-        ("GPUPACK_FRESH_SECONDS", "10"),
+        ("GPUPACK_STALE_AFTER_SECONDS", "10"),
         ("GPUPACK_POLICY", "best"),
     ],
 )

@@ -25,7 +25,7 @@ from gpupack_scheduler.queueing.settings import QueueSettings
 NODES = ("a", "b", "c", "d", "e")
 QUESTIONS = 25
 PROTECTED_SECONDS = QueueSettings().preemption.min_run_seconds
-KEEP_SECONDS = QueueSettings().keep_room_after_seconds
+KEEP_SECONDS = QueueSettings().reserve_after_seconds
 SHARE = {"percent": 30, "memory": "8Gi"}
 FORTY_SHARES = {"workers": 40, "share": SHARE}
 

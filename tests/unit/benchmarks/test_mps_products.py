@@ -11,7 +11,7 @@ import yaml
 ROOT = pathlib.Path(__file__).parents[3]
 REPORTS = sorted((ROOT / "docs" / "reports").glob("mps-products-*.json"))
 SOUND = yaml.safe_load((ROOT / "charts" / "gpupack" / "values.yaml").read_text())["shares"][
-    "soundThreads"
+    "correctThreadPercentages"
 ]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chart, rendered by the real helm."""
+"""Fixtures that render the chart with helm."""
 
 import dataclasses
 import functools
@@ -17,11 +17,11 @@ ROOT = pathlib.Path(__file__).parents[3]
 CHART = ROOT / "charts/gpupack"
 BINARIES = ROOT / ".dev/bin"
 REGISTRY = 'image.registry="registry.example"'
-"""The one value without a default."""
+"""The only required value without a default."""
 
 
 def tool(name):
-    """Path of a tool that the dev cluster's build makes."""
+    """Return the path of a tool from the build of the dev cluster."""
     found = shutil.which(name, path=str(BINARIES)) or shutil.which(name)
     if found is None:
         pytest.skip(f"{name} is not built: run `make binaries`")
@@ -30,7 +30,7 @@ def tool(name):
 
 @dataclasses.dataclass(frozen=True)
 class Rendered:
-    """What helm made of some values."""
+    """Result of rendering the chart with some values."""
 
     status: int
     text: str
@@ -38,7 +38,7 @@ class Rendered:
 
     @functools.cached_property
     def objects(self):
-        """All objects by kind and name."""
+        """Return all objects by kind and name."""
         assert self.status == 0, self.error
         return {
             (item["kind"], item["metadata"]["name"]): item
@@ -47,7 +47,7 @@ class Rendered:
         }
 
     def container(self, kind, pod, name):
-        """One container of a Deployment or DaemonSet."""
+        """Return a container of a Deployment or DaemonSet."""
         containers = self.objects[kind, pod]["spec"]["template"]["spec"]["containers"]
         return next(entry for entry in containers if entry["name"] == name)
 
@@ -84,13 +84,13 @@ def helm():
 
 @pytest.fixture
 def chart_copy(tmp_path):
-    """A copy of the chart that a test may change."""
+    """Return a copy of the chart that a test may change."""
     return shutil.copytree(CHART, tmp_path / "gpupack")
 
 
 @pytest.fixture(scope="session")
 def conform(tmp_path_factory):
-    """Judge manifests by the schemas of Kubernetes and of our CRDs."""
+    """Validate manifests with the schemas of Kubernetes and of gpupack's CRDs."""
     folder = tmp_path_factory.mktemp("schemas")
     script = ROOT / "charts/schemas.py"
     subprocess.run([sys.executable, str(script), str(folder)], check=True)

@@ -64,7 +64,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize(("values", "files"), VALUES.values(), ids=VALUES)
-def test_every_object_fits_its_schema(render, conform, values, files):
+def test_every_object_is_valid_for_its_schema(render, conform, values, files):
     rendered = render(*values, files=files)
     assert len(rendered.objects) > 20
     judged = conform(rendered.text)
@@ -77,13 +77,13 @@ def test_the_schemas_refuse_a_field_that_kubernetes_does_not_have(render, confor
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_fits_the_schemas(conform, example):
+def test_every_example_is_valid_for_the_schemas(conform, example):
     judged = conform(example.read_text())
     assert (judged.returncode, judged.stdout + judged.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("values", "files"), VALUES.values(), ids=VALUES)
-def test_no_two_objects_share_a_name(render, values, files):
+def test_names_of_objects_are_unique(render, values, files):
     rendered = render(*values, files=files)
     documents = [part for part in rendered.text.split("\n---") if "\nkind: " in part]
     assert len(documents) == len(rendered.objects)
@@ -92,7 +92,7 @@ def test_no_two_objects_share_a_name(render, values, files):
 @pytest.mark.parametrize(
     "values", ["--set=image.registry=a", f"--values={CHART}/values-devcluster.yaml"]
 )
-def test_helm_lint_has_nothing_to_say(helm, values):
+def test_helm_lint_reports_nothing(helm, values):
     version = f"--kube-version={KUBERNETES}"
     linted = helm("lint", "--strict", "--quiet", version, str(CHART), values)
     assert (linted.returncode, linted.stdout.strip(), linted.stderr) == (0, "", "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the chart makes for a Prometheus."""
+"""Objects of the chart for Prometheus and Grafana."""
 
 import json
 import pathlib
@@ -33,7 +33,7 @@ def environment(container):
     return {each["name"]: each.get("value") for each in container["env"]}
 
 
-def test_by_default_nothing_is_made_and_nobody_listens(render):
+def test_by_default_there_are_no_monitoring_objects_and_no_metrics_port(render):
     rendered = render()
     kinds = {kind for kind, _ in rendered.objects}
     assert not kinds & {"PodMonitor", "ServiceMonitor", "PrometheusRule"}
@@ -44,7 +44,7 @@ def test_by_default_nothing_is_made_and_nobody_listens(render):
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_monitor_names_pods_a_port_a_certificate_and_a_token_that_are_there(part, render):
+def test_a_monitor_refers_to_existing_pods_port_certificate_and_token(part, render):
     rendered = render(*ON)
     spec, endpoint = monitor(rendered, part)
     template = pod(rendered, part)
@@ -66,7 +66,7 @@ def test_a_monitor_names_pods_a_port_a_certificate_and_a_token_that_are_there(pa
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_the_file_for_a_prometheus_without_operator_asks_the_same(part, render):
+def test_the_scrape_file_matches_the_monitors(part, render):
     (job,) = (
         each
         for each in yaml.safe_load((FILES / "scrape.yaml").read_text())["scrape_configs"]
@@ -83,7 +83,7 @@ def test_the_file_for_a_prometheus_without_operator_asks_the_same(part, render):
     assert {"targetLabel": "job", "replacement": job["job_name"]} in endpoint["relabelings"]
 
 
-def test_what_prometheus_is_given_may_get_metrics_and_nothing_else(render):
+def test_the_metrics_account_may_only_get_metrics(render):
     rendered = render(*ON)
     bindings = [
         each
@@ -96,14 +96,14 @@ def test_what_prometheus_is_given_may_get_metrics_and_nothing_else(render):
     assert rule == {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
 
 
-def test_a_token_of_ones_own_is_used_and_none_is_made(render):
+def test_a_token_secret_replaces_the_charts_token(render):
     rendered = render(*ON, 'monitoring.tokenSecret="mine"')
     _, endpoint = monitor(rendered, "agent")
     assert endpoint["authorization"]["credentials"]["name"] == "mine"
     assert ("ServiceAccount", "gpupack-metrics") not in rendered.objects
 
 
-def test_labels_and_interval_are_as_the_values_say(render):
+def test_monitors_have_the_labels_and_interval_of_the_values(render):
     rendered = render(*ON, 'monitoring.labels={"release":"p"}', 'monitoring.interval="15s"')
     for kind, name in rendered.objects:
         if kind in {"PodMonitor", "PrometheusRule"}:
@@ -111,7 +111,7 @@ def test_labels_and_interval_are_as_the_values_say(render):
     assert monitor(rendered, "api")[1]["interval"] == "15s"
 
 
-def test_rules_are_those_of_the_file_with_runbooks_where_the_values_say(render):
+def test_rules_are_those_of_the_file_with_the_runbook_url_of_the_values(render):
     where = 'monitoring.rules.runbookUrl="https://wiki.example/gpupack/"'
     made = render(*ON, where).objects["PrometheusRule", "gpupack"]["spec"]["groups"]
     file = yaml.safe_load((FILES / "rules.yaml").read_text())["groups"]
@@ -121,7 +121,7 @@ def test_rules_are_those_of_the_file_with_runbooks_where_the_values_say(render):
     assert made == file
 
 
-def test_the_dashboard_is_a_configmap_that_grafanas_sidecar_finds(render):
+def test_the_dashboard_is_a_configmap_with_the_label_of_grafanas_sidecar(render):
     made = render(*ON).objects["ConfigMap", "gpupack-dashboard"]
     assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert made["data"]["gpupack.json"].strip() == (FILES / "dashboard.json").read_text().strip()
@@ -131,7 +131,7 @@ def test_the_dashboard_is_a_configmap_that_grafanas_sidecar_finds(render):
 
 
 @pytest.mark.parametrize("part", ["operator", "agent"])
-def test_a_port_brings_its_certificate_and_the_right_to_ask_who_calls(part, render):
+def test_a_metrics_port_adds_a_certificate_and_the_right_to_authenticate_callers(part, render):
     rendered = render("metricsPort=9100")
     container = rendered.container(*PODS[part], part)
     shown = environment(container)
@@ -148,7 +148,7 @@ def test_a_port_brings_its_certificate_and_the_right_to_ask_who_calls(part, rend
     assert "tokenreviews" not in str(quiet)
 
 
-def test_who_may_scrape_through_a_network_policy_is_said_by_the_values(render):
+def test_the_network_policy_admits_the_scrapers_of_the_values(render):
     on = ("networkPolicy.enabled=true", *ON)
     closed = render(*on).objects["NetworkPolicy", "gpupack-no-ingress"]["spec"]
     assert "ingress" not in closed
@@ -159,7 +159,7 @@ def test_who_may_scrape_through_a_network_policy_is_said_by_the_values(render):
 
 
 @pytest.mark.parametrize("more", [(), ("cost.enabled=true",)])
-def test_readings_let_api_and_accountant_and_nobody_else_get_the_agents_metrics(render, more):
+def test_readings_let_only_api_and_cost_service_get_the_agents_metrics(render, more):
     on = ("api.enabled=true", "api.readings.enabled=true", "networkPolicy.enabled=true")
     rendered = render(*on, *more)
     volumes = pod(rendered, "api")["spec"]["volumes"]
@@ -175,14 +175,14 @@ def test_readings_let_api_and_accountant_and_nobody_else_get_the_agents_metrics(
     assert asked["GPUPACK_READINGS_PORT"] == port == "9443"
     (rule,) = rendered.objects["NetworkPolicy", "gpupack-no-ingress"]["spec"]["ingress"]
     selectors = [each["podSelector"]["matchLabels"] for each in rule["from"]]
-    let_in = [each["app.kubernetes.io/component"] for each in selectors]
-    assert let_in == ["api", "cost"][: len(let_in)]
-    assert len(let_in) == 1 + len(more)
+    admitted = [each["app.kubernetes.io/component"] for each in selectors]
+    assert admitted == ["api", "cost"][: len(admitted)]
+    assert len(admitted) == 1 + len(more)
     if more:
         deployment = rendered.objects["Deployment", "gpupack-cost"]["spec"]["template"]["spec"]
-        told = environment(deployment["containers"][0])
-        assert told.pop("GPUPACK_READINGS_SECONDS") == "30"
+        cost_env = environment(deployment["containers"][0])
+        assert cost_env.pop("GPUPACK_READINGS_SECONDS") == "30"
         assert {name for name in asked if "READINGS" in name} == {
-            name for name in told if "READINGS" in name
+            name for name in cost_env if "READINGS" in name
         }
         assert readings in deployment["volumes"]

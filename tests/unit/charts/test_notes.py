@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What helm prints after an install; `helm template` leaves it out, so a ConfigMap carries it."""
+"""NOTES.txt, in a ConfigMap of a copy of the chart, because `helm template` does not print it."""
 
 import shutil
 
@@ -19,7 +19,7 @@ PRIVATE = 'image.pullSecrets=[{"name":"first"},{"name":"second"}]'
 
 @pytest.fixture
 def notes(helm, chart_copy):
-    """The text with these values."""
+    """Render NOTES.txt with these values."""
     shutil.copy(chart_copy / "templates/NOTES.txt", chart_copy / "files/NOTES.txt")
     (chart_copy / "templates/notes.yaml").write_text(NOTES)
 
@@ -40,7 +40,7 @@ def notes(helm, chart_copy):
     return shown
 
 
-def test_the_credentials_of_a_private_registry_go_where_the_first_job_runs(notes):
+def test_notes_copy_registry_credentials_to_the_namespace_of_the_first_job(notes):
     text = notes(PRIVATE)
     before, _, after = text.partition("metadata: {name: hello}")
     assert "kubectl get gpujobs" in after
@@ -51,11 +51,11 @@ def test_the_credentials_of_a_private_registry_go_where_the_first_job_runs(notes
     assert """-o go-template='{{index .data ".dockerconfigjson" | base64decode}}' |""" in before
 
 
-def test_without_burn_ins_their_namespace_is_not_named(notes):
+def test_notes_omit_the_namespace_of_burn_ins_without_burn_ins(notes):
     text = notes(PRIVATE, "acceptance.enabled=false")
     assert "for namespace in default; do" in text
     assert "burn-ins" not in text
 
 
-def test_a_registry_that_asks_for_nothing_needs_no_copies(notes):
+def test_notes_copy_no_credentials_without_pull_secrets(notes):
     assert "create secret" not in notes()

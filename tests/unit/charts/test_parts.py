@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts may do and what they are told, as far as it can be seen without a cluster."""
+"""Rights and settings of the components, as far as they are visible without a cluster."""
 
 import json
 from pathlib import Path
@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpupack_agent.mps.threads import NO_SOUND_THREADS, parse_sound_threads
+from gpupack_agent.mps.threads import NO_THREAD_PERCENTAGES, parse_thread_percentages
 from gpupack_apiserver.accounts.settings import CostSettings, parse_cost
 from gpupack_apiserver.config import ConfigFile
 from gpupack_crds import names
 from gpupack_crds.vendors import parse_vendors
 from gpupack_devcluster.build import KUBERNETES
 from gpupack_extender import leader_endpoint
-from gpupack_kubeclient.client import LARGEST_MIB
+from gpupack_kubeclient.client import DEFAULT_MAX_OBJECT_MIB
 from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.manifests.provisioning import ATOMIC_CLASS
 from gpupack_operator.nodes_limits import NodesLimits
@@ -55,7 +55,7 @@ def scheduler_config(rendered):
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part[2])
-def test_every_container_is_confined(render, part):
+def test_every_container_has_a_restricted_security_context(render, part):
     context = render(files=DEV).container(*part)["securityContext"]
     assert context == {
         "allowPrivilegeEscalation": False,
@@ -65,13 +65,13 @@ def test_every_container_is_confined(render, part):
 
 
 @pytest.mark.parametrize("part", PARTS[:-1], ids=lambda part: part[2])
-def test_every_container_that_serves_is_probed(render, part):
+def test_every_container_that_serves_has_probes(render, part):
     container = render("api.enabled=true", "cost.enabled=true").container(*part)
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container)
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part[2])
-def test_every_container_says_what_it_needs(render, part):
+def test_every_container_has_resource_requests(render, part):
     container = render("api.enabled=true", "cost.enabled=true").container(*part)
     assert set(container["resources"]["requests"]) == {"cpu", "memory"}
     assert set(container["resources"]["limits"]) == {"memory"}
@@ -84,32 +84,32 @@ def test_operator_and_scheduler_never_run_as_root(render, pod):
     assert context["seccompProfile"] == {"type": "RuntimeDefault"}
 
 
-def test_the_agent_is_privileged_only_where_it_opens_real_gpus(render):
+def test_the_agent_is_privileged_only_with_real_gpus(render):
     agent = ("DaemonSet", "gpupack-agent", "agent")
     assert render().container(*agent)["securityContext"]["privileged"] is True
     assert "host" not in volumes(render(files=DEV), *agent[:2])
 
 
-def test_the_agent_sees_cgroups_and_the_host_without_the_right_to_write(render):
+def test_the_agent_mounts_cgroups_and_the_host_read_only(render):
     mounts = render().container("DaemonSet", "gpupack-agent", "agent")["volumeMounts"]
     writable = {mount["name"] for mount in mounts if not mount.get("readOnly")}
     assert writable == {"device-plugins", "cdi", "run", "mps"}
 
 
-def test_the_agent_asks_dcgm_exporter_only_where_that_is_said_and_with_no_further_right(render):
+def test_the_agent_reads_dcgm_exporter_only_if_configured_and_without_more_rights(render):
     agent = ("DaemonSet", "gpupack-agent", "agent")
-    asked = render('agent.dcgmExporter={"url": "auto"}')
-    environ = environment(asked.container(*agent))
+    enabled = render('agent.dcgmExporter={"url": "auto"}')
+    environ = environment(enabled.container(*agent))
     assert (environ["GPUPACK_DCGM_EXPORTER"], environ["GPUPACK_DCGM_NAMESPACES"]) == (
         "auto",
         "gpu-operator",
     )
     assert "GPUPACK_DCGM_EXPORTER" not in environment(render().container(*agent))
     role = ("ClusterRole", "gpupack-agent")
-    assert asked.objects[role] == render().objects[role]
+    assert enabled.objects[role] == render().objects[role]
 
 
-def test_mps_is_supervised_without_rights_and_by_no_upgrade_ended(render):
+def test_the_mps_supervisor_has_no_rights_and_survives_upgrades(render):
     supervisor = render().objects["DaemonSet", "gpupack-mps"]["spec"]
     pod = supervisor["template"]["spec"]
     assert supervisor["updateStrategy"] == {"type": "OnDelete"}
@@ -124,12 +124,12 @@ def test_mps_is_supervised_without_rights_and_by_no_upgrade_ended(render):
 
 
 @pytest.mark.parametrize("given", [{"files": DEV}, {}])
-def test_mps_runs_where_there_are_gpus_and_it_is_wanted(render, given):
+def test_mps_runs_with_real_gpus_if_limits_are_enabled(render, given):
     rendered = render(**given) if given else render("shares.limits=false")
     assert ("DaemonSet", "gpupack-mps") not in rendered.objects
 
 
-def test_hosts_are_checked_only_where_that_is_wanted_and_without_any_right(render):
+def test_preflight_runs_only_if_enabled_and_without_rights(render):
     assert ("DaemonSet", "gpupack-preflight") not in render().objects
     rendered = render("preflight.enabled=true", 'agent.nodeSelector={"gpu": "true"}')
     pod = rendered.objects["DaemonSet", "gpupack-preflight"]["spec"]["template"]["spec"]
@@ -142,18 +142,18 @@ def test_hosts_are_checked_only_where_that_is_wanted_and_without_any_right(rende
     assert host["readOnly"]
 
 
-def test_the_operator_gets_the_certificate_but_not_its_key(render):
+def test_the_operator_gets_the_extenders_ca_and_no_key(render):
     secret = volumes(render(), "Deployment", "gpupack-operator")["extender-ca"]["secret"]
     assert [item["key"] for item in secret["items"]] == ["ca.crt"]
 
 
-def test_the_operators_token_opens_the_plan_api_alone(render):
+def test_the_operators_token_is_valid_only_for_the_plan_api(render):
     projected = volumes(render(), "Deployment", "gpupack-operator")["extender-token"]["projected"]
     (source,) = projected["sources"]
     assert source["serviceAccountToken"]["audience"] == names.PLAN_AUDIENCE
 
 
-def test_names_are_spelled_as_in_the_code(render):
+def test_names_in_the_chart_match_the_code(render):
     config = scheduler_config(render())
     extender = environment(render().container("Deployment", "gpupack-scheduler", "extender"))
     operator = environment(render().container("Deployment", "gpupack-operator", "operator"))
@@ -163,7 +163,7 @@ def test_names_are_spelled_as_in_the_code(render):
     assert operator["GPUPACK_LEASE_NAME"] == names.OPERATOR_LEASE
 
 
-def test_the_extender_is_asked_about_every_resource_and_counts_it_alone(render):
+def test_kube_scheduler_leaves_every_resource_to_the_extender(render):
     (extender,) = scheduler_config(render())["extenders"]
     assert extender["managedResources"] == [
         {"name": name, "ignoredByScheduler": True} for name in (*OWN, *SLICES, "nvidia.com/gpu")
@@ -171,19 +171,21 @@ def test_the_extender_is_asked_about_every_resource_and_counts_it_alone(render):
 
 
 @pytest.mark.parametrize("part", [PARTS[1], PARTS[3]], ids=lambda part: part[2])
-def test_extender_and_agent_know_the_same_resources_of_other_plugins(render, part):
+def test_extender_and_agent_get_the_same_observed_resources(render, part):
     rendered = render('observedResources=["nvidia.com/gpu","amd.com/gpu"]')
-    told = environment(rendered.container(*part))["GPUPACK_OBSERVED_RESOURCES"]
+    variables = environment(rendered.container(*part))["GPUPACK_OBSERVED_RESOURCES"]
     (extender,) = scheduler_config(rendered)["extenders"]
     managed = [resource["name"] for resource in extender["managedResources"]]
-    assert told.split(",") == managed[len(OWN + SLICES) :] == ["nvidia.com/gpu", "amd.com/gpu"]
+    assert variables.split(",") == managed[len(OWN + SLICES) :] == ["nvidia.com/gpu", "amd.com/gpu"]
 
 
-def test_operator_and_api_know_the_same_of_nodes_to_avoid(render):
+def test_operator_and_api_get_the_same_avoid_node_seconds(render):
     rendered = render("operator.avoidNodeSeconds=7")
     parts = (PARTS[0], PARTS[4])
-    told = [environment(rendered.container(*each))["GPUPACK_AVOID_NODE_SECONDS"] for each in parts]
-    assert told == ["7", "7"]
+    variables = [
+        environment(rendered.container(*each))["GPUPACK_AVOID_NODE_SECONDS"] for each in parts
+    ]
+    assert variables == ["7", "7"]
 
 
 def vendors_of(rendered, *part):
@@ -191,7 +193,7 @@ def vendors_of(rendered, *part):
 
 
 @pytest.mark.parametrize("part", [PARTS[0], PARTS[3]], ids=lambda part: part[2])
-def test_operator_and_agent_are_told_the_table_of_vendors(render, part):
+def test_operator_and_agent_get_the_table_of_vendors(render, part):
     vendors = vendors_of(render(), *part)
     assert vendors.of("amd.com/gpu").visible_devices == "ROCR_VISIBLE_DEVICES"
     assert vendors.driver_shows("nvidia.com/gpu")
@@ -200,23 +202,23 @@ def test_operator_and_agent_are_told_the_table_of_vendors(render, part):
     assert taken_out.of("amd.com/gpu") is None
 
 
-def sound_threads(render, value):
-    told = environment(render(f"shares.soundThreads={value}").container(*AGENT))
-    return parse_sound_threads(told["GPUPACK_SOUND_THREADS"])
+def thread_percentages(render, value):
+    variables = environment(render(f"shares.correctThreadPercentages={value}").container(*AGENT))
+    return parse_thread_percentages(variables["GPUPACK_CORRECT_THREAD_PERCENTAGES"])
 
 
-def test_a_model_of_any_name_has_the_sound_threads_that_the_chart_says(render):
+def test_thread_percentages_reach_the_agent_for_any_model_name(render):
     name = """A "q" {{ .Values }} <b> '\\ \u00e9 \u0007"""
-    found = sound_threads(render, json.dumps({name: [[1, 5], [7, 9]]}))
+    found = thread_percentages(render, json.dumps({name: [[1, 5], [7, 9]]}))
     assert found.ranges[name] == ((1, 5), (7, 9))
     assert found.ranges["NVIDIA H200"]
 
 
-def test_an_administrator_can_say_that_nothing_is_known_of_any_model(render):
-    assert sound_threads(render, "null") == NO_SOUND_THREADS
+def test_null_thread_percentages_mean_none_for_any_model(render):
+    assert thread_percentages(render, "null") == NO_THREAD_PERCENTAGES
 
 
-def test_a_vendor_of_ones_own_is_an_entry_more(render):
+def test_a_custom_vendor_is_added_to_the_table(render):
     mine = '{"resources": ["mine.example/npu"], "modelLabels": ["mine.example/model"]}'
     vendors = vendors_of(render(f"vendors.mine={mine}"), *PARTS[3])
     assert vendors.name_of("mine.example/npu") == "mine"
@@ -230,36 +232,36 @@ def test_the_variables_of_the_runtimes_of_observed_vendors_are_refused(render):
     assert "'AMD_VISIBLE_DEVICES'" not in render().text
 
 
-def test_without_other_plugins_nothing_but_ours_is_managed(render):
+def test_without_observed_resources_only_gpupacks_resources_are_managed(render):
     rendered = render("observedResources=[]")
     (extender,) = scheduler_config(rendered)["extenders"]
     assert [resource["name"] for resource in extender["managedResources"]] == [*OWN, *SLICES]
     assert environment(rendered.container(*PARTS[1]))["GPUPACK_OBSERVED_RESOURCES"] == ""
 
 
-@pytest.mark.parametrize(("mode", "asked"), [("decisive", False), ("advisory", True)])
-def test_the_extender_ranks_nodes_only_in_advisory_mode(render, mode, asked):
+@pytest.mark.parametrize(("mode", "ranks"), [("decisive", False), ("advisory", True)])
+def test_the_extender_ranks_nodes_only_in_advisory_mode(render, mode, ranks):
     rendered = render(f'scheduler.mode="{mode}"')
     (extender,) = scheduler_config(rendered)["extenders"]
     container = rendered.container("Deployment", "gpupack-scheduler", "extender")
-    assert ("prioritizeVerb" in extender, "weight" in extender) == (asked, asked)
+    assert ("prioritizeVerb" in extender, "weight" in extender) == (ranks, ranks)
     assert environment(container)["GPUPACK_MODE"] == mode
 
 
-def test_kube_scheduler_is_of_the_clusters_version_unless_told_otherwise(render):
+def test_kube_scheduler_has_the_clusters_version_unless_a_tag_is_set(render):
     part = ("Deployment", "gpupack-scheduler", "kube-scheduler")
-    told = render('scheduler.kubeScheduler.image.tag="v1.35.4"')
+    tagged = render('scheduler.kubeScheduler.image.tag="v1.35.4"')
     assert render().container(*part)["image"] == f"registry.k8s.io/kube-scheduler:{KUBERNETES}"
-    assert told.container(*part)["image"] == "registry.k8s.io/kube-scheduler:v1.35.4"
+    assert tagged.container(*part)["image"] == "registry.k8s.io/kube-scheduler:v1.35.4"
 
 
-def test_a_version_of_kubernetes_that_names_no_image_is_refused(helm):
+def test_an_incomplete_kubernetes_version_is_refused(helm):
     short = ("--kube-version=1.36", "--set=image.registry=x")
     done = helm("template", "gpupack", str(CHART), *short)
-    assert (done.returncode, "is no whole version" in done.stderr) == (1, True)
+    assert (done.returncode, "is not a complete version" in done.stderr) == (1, True)
 
 
-def test_one_tag_and_one_registry_name_all_our_images(render):
+def test_registry_and_tag_apply_to_all_gpupack_images(render):
     on = ("api.enabled=true", "cost.enabled=true")
     rendered = render('image.registry="mirror.example"', 'image.tag="1.2"', *on)
     images = {name: rendered.container(kind, pod, name)["image"] for kind, pod, name in PARTS}
@@ -270,34 +272,34 @@ def test_one_tag_and_one_registry_name_all_our_images(render):
 
 
 def api_config(rendered, folder):
-    """What the API reads of the file that the chart writes, changed fields only."""
+    """Return the fields of the chart's file that differ from the API's defaults."""
     file = folder / "config.yaml"
     file.write_text(rendered.objects["ConfigMap", "gpupack-api"]["data"]["config.yaml"])
     return {each.field: each.after for each in ConfigFile(file, lambda _: None).reload()}
 
 
-def test_the_api_reads_its_configuration_as_the_values_have_it(render, tmp_path):
+def test_the_api_reads_the_configuration_of_the_values(render, tmp_path):
     on = "api.enabled=true"
     assert api_config(render(on), tmp_path) == {}, "the defaults of both are the same"
-    fields = 'api.config={"logLevel":"DEBUG","sampleSeconds":2.5,"callsAtOnce":100000,'
+    fields = 'api.config={"logLevel":"DEBUG","sampleSeconds":2.5,"callBurst":100000,'
     fields += '"callsPerSecond":100000,"streamsPerUser":0}'
     assert api_config(render(on, fields), tmp_path) == {
         "log_level": "DEBUG",
         "sample_seconds": 2.5,
-        "calls_at_once": 100_000,
+        "call_burst": 100_000,
         "calls_per_second": 100_000,
         "streams_per_user": 0,
     }
 
 
-def test_a_new_configuration_of_the_api_restarts_nothing(render):
+def test_a_changed_api_configuration_restarts_no_pod(render):
     on = "api.enabled=true"
     changed = render(on, 'api.config={"sampleSeconds":5}')
     deployment = "Deployment", "gpupack-api"
     assert changed.objects[deployment] == render(on).objects[deployment]
 
 
-def test_a_new_scheduler_configuration_restarts_the_scheduler(render):
+def test_a_changed_scheduler_configuration_restarts_the_scheduler(render):
     def checksum(rendered):
         pod = rendered.objects["Deployment", "gpupack-scheduler"]["spec"]["template"]
         return pod["metadata"]["annotations"]["checksum/config"]
@@ -306,15 +308,15 @@ def test_a_new_scheduler_configuration_restarts_the_scheduler(render):
 
 
 @pytest.mark.parametrize("part", [*PARTS[:2], PARTS[3]], ids=lambda part: part[2])
-def test_every_part_is_told_how_large_an_object_it_reads(render, part):
-    by_default = environment(render().container(*part))["GPUPACK_LARGEST_OBJECT_MIB"]
-    assert by_default == str(LARGEST_MIB)
-    told = environment(render("largestObjectMib=64").container(*part))
-    assert told["GPUPACK_LARGEST_OBJECT_MIB"] == "64"
+def test_every_component_gets_the_maximum_object_size(render, part):
+    by_default = environment(render().container(*part))["GPUPACK_MAX_OBJECT_MIB"]
+    assert by_default == str(DEFAULT_MAX_OBJECT_MIB)
+    variables = environment(render("maxObjectMib=64").container(*part))
+    assert variables["GPUPACK_MAX_OBJECT_MIB"] == "64"
 
 
 @pytest.mark.parametrize("part", [PARTS[0], PARTS[3]], ids=lambda part: part[2])
-def test_operator_and_agent_listen_nowhere_unless_metrics_are_asked_for(render, part):
+def test_operator_and_agent_open_no_port_unless_metrics_are_enabled(render, part):
     assert environment(render().container(*part))["GPUPACK_METRICS_PORT"] == "0"
     showing = render("metricsPort=9100").container(*part)
     assert environment(showing)["GPUPACK_METRICS_PORT"] == "9100"
@@ -325,13 +327,13 @@ def rules(rendered):
     return [(role["metadata"]["name"], rule) for role in roles for rule in role["rules"]]
 
 
-def test_no_rule_holds_for_everything(render):
+def test_no_rule_has_a_wildcard(render):
     for _, rule in rules(render()):
         assert "*" not in str(rule)
 
 
 def test_leases_are_renewed_before_other_calls_are_served(render):
-    """The API server's own FlowSchema for that is about accounts of kube-system alone."""
+    """Kubernetes' own FlowSchema for leader election covers only accounts of kube-system."""
     spec = render().objects["FlowSchema", "gpupack-leader-election"]["spec"]
     (rule,) = spec["rules"]
     accounts = {each["serviceAccount"]["name"] for each in rule["subjects"]}
@@ -341,10 +343,10 @@ def test_leases_are_renewed_before_other_calls_are_served(render):
     assert spec["priorityLevelConfiguration"] == {"name": "leader-election"}
 
 
-def test_the_chart_gives_people_no_right_by_itself(render):
-    """GPUNodes name pods of all namespaces: who may read them is the administrator's to say.
+def test_the_chart_grants_users_only_the_summary_and_the_release(render):
+    """GPUNodes name pods of all namespaces, so the administrator decides who may read them.
 
-    But for the API's summary, which names no tenant, and where the release is, in kube-public.
+    Exceptions are the API's summary, which names no tenant, and the release in kube-public.
     """
     bindings = [o for (kind, _), o in render().objects.items() if kind.endswith("RoleBinding")]
     subjects = {
@@ -362,13 +364,13 @@ def test_the_chart_gives_people_no_right_by_itself(render):
 CERTIFICATES = "api.clientCertificates.enabled=true"
 
 
-def test_client_certificates_are_taken_at_a_port_of_their_own(render):
+def test_client_certificates_are_accepted_on_a_separate_port(render):
     def ports(rendered):
         (service,) = [rendered.objects["Service", "gpupack-api"]]
-        asked = environment(rendered.container("Deployment", "gpupack-api", "api"))
+        variables = environment(rendered.container("Deployment", "gpupack-api", "api"))
         return (
             {port["name"]: port["port"] for port in service["spec"]["ports"]},
-            asked.get("GPUPACK_CLIENT_CERTIFICATES_PORT"),
+            variables.get("GPUPACK_CLIENT_CERTIFICATES_PORT"),
         )
 
     assert ports(render()) == ({"https": 443}, None)
@@ -397,9 +399,9 @@ def test_the_api_has_a_right_in_kube_system_only_for_client_certificates(render)
     assert rules(render(CERTIFICATES)) == rules(render())
 
 
-def test_no_part_reads_secrets_but_its_own_and_queue_and_operator_alone_change_pods(render):
+def test_components_read_only_their_own_secrets_and_only_extender_and_operator_change_pods(render):
     more = {"gpupack-operator": {"create", "patch"}, "gpupack-extender": {"patch"}}
-    # Keys of MPI workers, which the operator writes without ever reading one.
+    # Keys of MPI workers, which the operator writes and does not read.
     of_secrets = {
         "gpupack-operator": {"create", "delete"},
         "gpupack-certificates": {"get", "patch"},
@@ -412,7 +414,7 @@ def test_no_part_reads_secrets_but_its_own_and_queue_and_operator_alone_change_p
             assert set(rule["verbs"]) <= {"get", "list", "watch"} | more.get(role, set())
 
 
-def test_the_queue_changes_no_part_of_a_pod_but_its_own_whatever_the_values_say(render):
+def test_a_policy_always_limits_what_the_scheduler_changes_in_pods(render):
     off = (
         "admission.checkPods=false",
         "admission.protectDevices=false",
@@ -425,7 +427,7 @@ def test_the_queue_changes_no_part_of_a_pod_but_its_own_whatever_the_values_say(
     assert "object.spec.containers == oldObject.spec.containers" in unchanged["expression"]
     (ours, *_) = policy["variables"]
     assert ours["expression"] == str([names.PLACEMENT_ANNOTATION, names.PREEMPTION_ANNOTATION])
-    assert "variables.ours" in annotations["expression"]
+    assert "variables.ownAnnotations" in annotations["expression"]
     binding = objects["ValidatingAdmissionPolicyBinding", "gpupack-scheduler"]["spec"]
     assert binding["validationActions"] == ["Deny"]
 
@@ -439,7 +441,7 @@ def test_the_queue_changes_no_part_of_a_pod_but_its_own_whatever_the_values_say(
         (("admission.gatePods=true", 'scheduler.mode="advisory"'), False),
     ],
 )
-def test_pods_wait_behind_the_gate_that_the_code_opens(render, values, gated):
+def test_pods_get_the_scheduling_gate_that_the_code_removes(render, values, gated):
     found = render(*values).objects.get(("MutatingAdmissionPolicy", "gpupack-gate"))
     assert (found is not None) == gated
     if found:
@@ -448,7 +450,7 @@ def test_pods_wait_behind_the_gate_that_the_code_opens(render, values, gated):
         assert found["spec"]["failurePolicy"] == "Ignore"
 
 
-def test_that_the_operator_only_tries_and_ends_pods_is_enforced_whatever_the_values_say(render):
+def test_a_policy_always_limits_the_operator_to_dry_runs_and_ends_of_pods(render):
     off = ("admission.checkPods=false", "admission.protectDevices=false")
     objects = render(*off).objects
     policy = objects["ValidatingAdmissionPolicy", "gpupack-operator-pods"]["spec"]
@@ -469,7 +471,7 @@ def test_that_the_operator_only_tries_and_ends_pods_is_enforced_whatever_the_val
         ("gpunodes/status", "update", "gpupack-agent"),
     ],
 )
-def test_one_part_alone_may_do_what_is_its_own(render, resource, verb, holder):
+def test_exactly_one_component_has_each_right(render, resource, verb, holder):
     holders = {
         role
         for role, rule in rules(render())
@@ -479,30 +481,30 @@ def test_one_part_alone_may_do_what_is_its_own(render, resource, verb, holder):
 
 
 @pytest.mark.parametrize("enabled", [False, True])
-def test_the_operator_may_ask_for_nodes_only_where_that_is_on(render, enabled):
+def test_the_operator_may_request_nodes_only_with_provisioning_enabled(render, enabled):
     rendered = render(*(["provisioning.enabled=true"] if enabled else []))
-    asked = [
+    granted = [
         set(rule["verbs"])
         for _, rule in rules(rendered)
         if {"provisioningrequests", "podtemplates"} & set(rule.get("resources", []))
     ]
-    assert asked == [{"get", "create", "delete"}] * (2 if enabled else 0)
+    assert granted == [{"get", "create", "delete"}] * (2 if enabled else 0)
     operator = rendered.container("Deployment", "gpupack-operator", "operator")
-    told = {each["name"]: each.get("value") for each in operator["env"]}
-    assert ("GPUPACK_PROVISIONING" in told) == enabled
+    variables = {each["name"]: each.get("value") for each in operator["env"]}
+    assert ("GPUPACK_PROVISIONING" in variables) == enabled
 
 
-def test_the_operator_reads_what_the_chart_says_of_asking_for_nodes(render):
+def test_the_operator_reads_the_charts_provisioning_settings(render):
     values = ("provisioning.enabled=true", 'provisioning.parameters={"zone": "a, b"}')
     operator = render(*values).container("Deployment", "gpupack-operator", "operator")
-    told = {each["name"]: each["value"] for each in operator["env"] if "value" in each}
-    read = Settings.from_environ(told | {"POD_NAME": "o"})
+    variables = {each["name"]: each["value"] for each in operator["env"] if "value" in each}
+    read = Settings.from_environ(variables | {"POD_NAME": "o"})
     assert read.provisioning == Provisioning(class_name=ATOMIC_CLASS, parameters={"zone": "a, b"})
     assert read.nodes_limits == NodesLimits()
 
 
 @pytest.mark.parametrize("part", ["operator", "scheduler"])
-def test_replicas_share_no_node_where_that_can_be_and_leave_a_dead_one_within_seconds(render, part):
+def test_replicas_prefer_different_nodes_and_leave_a_dead_node_within_seconds(render, part):
     rendered = render(f"{part}.unreachableSeconds=7")
     pod = rendered.objects["Deployment", f"gpupack-{part}"]["spec"]["template"]
     (term,) = pod["spec"]["affinity"]["podAntiAffinity"][
@@ -518,15 +520,15 @@ def test_replicas_share_no_node_where_that_can_be_and_leave_a_dead_one_within_se
 
 
 @pytest.mark.parametrize("part", ["operator", "scheduler"])
-def test_replicas_wait_for_a_node_each_where_the_administrator_wants_that(render, part):
-    pod = render(f'{part}.nodeEach="required"').objects["Deployment", f"gpupack-{part}"]
+def test_replicas_require_different_nodes_if_configured(render, part):
+    pod = render(f'{part}.podAntiAffinity="required"').objects["Deployment", f"gpupack-{part}"]
     apart = pod["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
     (term,) = apart.pop("requiredDuringSchedulingIgnoredDuringExecution")
     assert (term["topologyKey"], apart) == ("kubernetes.io/hostname", {})
 
 
 @pytest.mark.parametrize("part", ["operator", "scheduler"])
-def test_of_two_replicas_one_may_be_away_and_of_one_there_is_nothing_to_say(render, part):
+def test_a_disruption_budget_exists_only_with_two_replicas(render, part):
     two, one = render(), render(f"{part}.replicas=1")
     budget = two.objects["PodDisruptionBudget", f"gpupack-{part}"]["spec"]
     deployment = two.objects["Deployment", f"gpupack-{part}"]["spec"]
@@ -535,13 +537,13 @@ def test_of_two_replicas_one_may_be_away_and_of_one_there_is_nothing_to_say(rend
     assert ("PodDisruptionBudget", f"gpupack-{part}") not in one.objects
 
 
-def test_an_affinity_of_ones_own_replaces_the_charts(render):
+def test_a_custom_affinity_replaces_the_default(render):
     rendered = render('operator.affinity={"nodeAffinity":{}}')
     spec = rendered.objects["Deployment", "gpupack-operator"]["spec"]["template"]["spec"]
     assert spec["affinity"] == {"nodeAffinity": {}}
 
 
-def test_the_plan_apis_service_leads_only_where_the_leader_says(render):
+def test_the_service_of_the_plan_api_selects_only_the_leader(render):
     rendered = render()
     selector = rendered.objects["Service", "gpupack-extender"]["spec"]["selector"]
     pod = rendered.objects["Deployment", "gpupack-scheduler"]["spec"]["template"]
@@ -558,7 +560,7 @@ def test_the_plan_apis_service_leads_only_where_the_leader_says(render):
 
 
 @pytest.mark.parametrize("policy", ["gpupack-hosts", "gpupack-host-annotations"])
-def test_the_clusters_own_namespaces_are_exempt_and_so_are_those_of_the_values(render, policy):
+def test_host_policies_exempt_the_release_and_the_namespaces_of_the_values(render, policy):
     rendered = render('admission.protectHosts.exemptNamespaces=["monitoring","kube-system"]')
     constraints = rendered.objects["ValidatingAdmissionPolicy", policy]["spec"]["matchConstraints"]
     by_name, by_label = constraints["namespaceSelector"]["matchExpressions"]
@@ -571,7 +573,7 @@ def test_the_clusters_own_namespaces_are_exempt_and_so_are_those_of_the_values(r
 
 
 @pytest.mark.parametrize(("values", "most"), [((), 0), (("admission.maxPriority=7",), 7)])
-def test_a_number_lifts_no_job_above_others_unless_a_value_says_so(render, values, most):
+def test_a_priority_number_is_limited_by_max_priority(render, values, most):
     rendered = render("api.enabled=true", *values)
     policy = rendered.objects["ValidatingAdmissionPolicy", "gpupack-jobs"]
     bound, *_ = policy["spec"]["validations"]
@@ -588,7 +590,7 @@ def test_a_number_lifts_no_job_above_others_unless_a_value_says_so(render, value
         assert {"name": "GPUPACK_MAX_PRIORITY", "value": str(most)} in container["env"]
 
 
-def test_what_is_published_of_a_release_is_its_namespace_and_names_of_secrets(render):
+def test_only_namespace_and_secret_names_of_the_release_are_published(render):
     objects = render("api.enabled=true").objects
     (published,) = (
         each
@@ -616,7 +618,7 @@ def test_without_saved_logs_the_operator_reads_no_log(render):
     assert variables["GPUPACK_SAVED_LOGS"] == "false"
 
 
-def test_pods_with_gpus_have_classes_of_the_clusters_own_beside_its_parts_alone(render):
+def test_only_system_namespaces_may_use_kubernetes_priority_classes_for_gpu_pods(render):
     objects = render('admission.protectHosts.exemptNamespaces=["gpu-tools"]').objects
     validations = objects["ValidatingAdmissionPolicy", "gpupack-pods"]["spec"]["validations"]
     (bound,) = (each for each in validations if "spec.?priority" in each["expression"])
@@ -630,7 +632,7 @@ def test_pods_with_gpus_have_classes_of_the_clusters_own_beside_its_parts_alone(
 def test_policies_and_the_extender_have_the_same_bounds(render):
     objects = render().objects
 
-    def judged(policy):
+    def validations(policy):
         spec = objects["ValidatingAdmissionPolicy", policy]["spec"]
         return {validation["expression"] for validation in spec["validations"]}
 
@@ -642,14 +644,14 @@ def test_policies_and_the_extender_have_the_same_bounds(render):
     in_all = (
         f"variables.counts.map(number, quantity(number).asInteger()).sum() <= {limits.MAX_GPUS}"
     )
-    assert narrowing <= judged("gpupack-pods") & judged("gpupack-jobs")
-    assert f"!variables.whole || variables.counts.all(number, !{too_many})" in judged(
+    assert narrowing <= validations("gpupack-pods") & validations("gpupack-jobs")
+    assert f"!variables.whole || variables.counts.all(number, !{too_many})" in validations(
         "gpupack-pods"
     )
-    assert f"!variables.whole || {in_all}" in judged("gpupack-pods")
+    assert f"!variables.whole || {in_all}" in validations("gpupack-pods")
 
 
-def test_no_gpujob_is_taken_where_the_operator_makes_none(render):
+def test_gpujobs_are_refused_in_system_namespaces(render):
     objects = render().objects
     closed = (
         "request.operation != 'CREATE' || !(request.namespace in ['kube-system', 'gpupack-system'])"
@@ -659,7 +661,7 @@ def test_no_gpujob_is_taken_where_the_operator_makes_none(render):
         assert closed in {validation["expression"] for validation in spec["validations"]}
 
 
-def test_only_a_template_that_is_new_to_the_api_server_is_judged(render):
+def test_only_a_changed_template_is_validated(render):
     policy = render().objects["ValidatingAdmissionPolicy", "gpupack-jobs"]["spec"]
     variables = {entry["name"]: entry["expression"] for entry in policy["variables"]}
     template = "spec.?template.orValue({})"
@@ -672,7 +674,7 @@ def test_only_a_template_that_is_new_to_the_api_server_is_judged(render):
         assert "object" not in variables[name]
 
 
-def test_every_policy_is_bound_and_only_those_about_templates_and_resources_warn(render):
+def test_every_policy_is_bound_and_only_two_of_them_warn(render):
     objects = render().objects
     policies = {name for kind, name in objects if kind == "ValidatingAdmissionPolicy"}
     bindings = {
@@ -685,7 +687,7 @@ def test_every_policy_is_bound_and_only_those_about_templates_and_resources_warn
     assert warn == {"gpupack-workloads": ["Warn"], "gpupack-withheld": ["Warn"]}
 
 
-def test_the_policy_guards_the_annotations_that_the_code_reads(render):
+def test_the_devices_policy_protects_the_annotations_that_the_code_reads(render):
     policy = render().objects["ValidatingAdmissionPolicy", "gpupack-devices"]
     (changed,) = policy["spec"]["variables"]
     ours = [
@@ -698,13 +700,13 @@ def test_the_policy_guards_the_annotations_that_the_code_reads(render):
     assert changed["expression"].startswith(f"{ours}.filter(")
 
 
-def test_agents_are_held_to_the_lease_that_the_code_beats(render):
+def test_agents_may_only_write_the_lease_that_the_code_renews(render):
     policy = render().objects["ValidatingAdmissionPolicy", "gpupack-agents"]
     own = next(v for v in policy["spec"]["variables"] if v["name"] == "own")
     assert f"'{names.HEARTBEAT_LEASE_PREFIX}' + variables.node" in own["expression"]
 
 
-def test_pods_are_checked_for_every_resource_and_the_schedulers_name(render):
+def test_the_pods_policy_covers_every_resource_and_the_scheduler_name(render):
     policy = render().objects["ValidatingAdmissionPolicy", "gpupack-pods"]["spec"]
     variables = {entry["name"]: entry["expression"] for entry in policy["variables"]}
     assert f"name.startsWith('{names.GROUP}/')" in policy["matchConditions"][0]["expression"]
@@ -717,21 +719,21 @@ def test_pods_are_checked_for_every_resource_and_the_schedulers_name(render):
 COST = ("api.enabled=true", "cost.enabled=true")
 
 
-def test_the_accountant_is_told_prices_and_the_api_where_it_is(render):
+def test_the_cost_service_gets_prices_and_the_api_gets_its_url(render):
     prices = {"A100-80GB": 2.1, "*": 1}
     rendered = render(*COST, f"cost.prices={json.dumps(prices)}", 'cost.currency="EUR"')
-    told = environment(rendered.container("Deployment", "gpupack-cost", "cost"))
-    assert parse_cost(told["GPUPACK_COST"]) == CostSettings(
+    variables = environment(rendered.container("Deployment", "gpupack-cost", "cost"))
+    assert parse_cost(variables["GPUPACK_COST"]) == CostSettings(
         currency="EUR", prices=prices, retention_days=400
     )
-    asked = environment(rendered.container("Deployment", "gpupack-api", "api"))
-    assert asked["GPUPACK_COST_URL"] == "https://gpupack-cost.gpupack-system.svc"
+    api_variables = environment(rendered.container("Deployment", "gpupack-api", "api"))
+    assert api_variables["GPUPACK_COST_URL"] == "https://gpupack-cost.gpupack-system.svc"
     assert "GPUPACK_COST_URL" not in environment(
         render(COST[0]).container("Deployment", "gpupack-api", "api")
     )
 
 
-def test_the_api_gets_nothing_of_the_accountants_certificate_but_its_ca(render):
+def test_the_api_gets_only_the_ca_of_the_cost_services_certificate(render):
     mounted = volumes(render(*COST), "Deployment", "gpupack-api")["cost"]["secret"]
     assert mounted["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
 
@@ -748,14 +750,14 @@ def test_the_api_gets_nothing_of_the_accountants_certificate_but_its_ca(render):
         ),
     ],
 )
-def test_its_file_is_where_the_values_say(render, storage, volume, is_made):
+def test_the_cost_services_file_is_on_the_volume_of_the_values(render, storage, volume, is_made):
     rendered = render(*COST, f"cost.storage={json.dumps(storage)}")
     data = volumes(rendered, "Deployment", "gpupack-cost")["data"]
     assert data == {"name": "data", **volume}
     assert (("PersistentVolumeClaim", "gpupack-cost") in rendered.objects) is is_made
 
 
-def test_there_is_one_accountant_at_a_time(render):
+def test_at_most_one_cost_service_runs(render):
     spec = render(*COST).objects["Deployment", "gpupack-cost"]["spec"]
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
 
@@ -798,12 +800,12 @@ def terms(spec):
 
 
 @pytest.mark.parametrize("pod", AGENTS, ids=lambda pod: pod[1])
-def test_no_agent_lands_on_a_virtual_node(render, pod):
+def test_no_agent_runs_on_a_virtual_node(render, pod):
     spec = pod_specs(render("preflight.enabled=true"))[pod]
     assert terms(spec) == [{"matchExpressions": VIRTUAL}]
 
 
-def test_an_affinity_of_ones_own_leaves_virtual_nodes_out_in_each_of_its_terms(render):
+def test_a_custom_affinity_excludes_virtual_nodes_in_every_term(render):
     pools = [{"key": "pool", "operator": "In", "values": [name]} for name in "ab"]
     alternatives = json.dumps([{"matchExpressions": [pool]} for pool in pools])
     where = "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
@@ -811,7 +813,7 @@ def test_an_affinity_of_ones_own_leaves_virtual_nodes_out_in_each_of_its_terms(r
     assert terms(spec) == [{"matchExpressions": [pool, *VIRTUAL]} for pool in pools]
 
 
-def test_a_label_of_excluded_nodes_can_be_taken_out(render):
+def test_a_label_of_excluded_nodes_can_be_removed(render):
     spec = pod_specs(render("agent.excludedNodes.type=null"))[AGENTS[0]]
     assert terms(spec) == [{"matchExpressions": VIRTUAL[:2]}]
     none = ("eks\\.amazonaws\\.com/compute-type", "liqo\\.io/type", "type")
@@ -851,11 +853,11 @@ def test_the_agent_tolerates_taints_of_gpu_nodes_and_of_control_planes(render, t
     assert any(map(fits, spec["tolerations"])) == tolerated
 
 
-def test_the_drivers_folder_reaches_all_who_look_for_it(render):
+def test_every_component_that_needs_the_driver_root_gets_it(render):
     rendered = render('agent.driverRoot="/run/nvidia/driver"', "preflight.enabled=true")
     for pod, name in (("gpupack-agent", "agent"), ("gpupack-mps", "mps")):
-        told = environment(rendered.container("DaemonSet", pod, name))
-        assert told["GPUPACK_DRIVER_ROOT"] == "/run/nvidia/driver"
+        variables = environment(rendered.container("DaemonSet", pod, name))
+        assert variables["GPUPACK_DRIVER_ROOT"] == "/run/nvidia/driver"
     preflight = rendered.container("DaemonSet", "gpupack-preflight", "preflight")
     assert "--driver-root=/run/nvidia/driver" in preflight["args"]
 
@@ -875,16 +877,16 @@ ODD_KUBELET = (
 )
 
 
-def test_what_is_known_of_the_kubelet_reaches_agent_and_preflight(render):
+def test_agent_and_preflight_get_the_kubelet_settings(render):
     rendered = render(*ODD_KUBELET, "preflight.enabled=true")
     for pod, name in (("gpupack-agent", "agent"), ("gpupack-preflight", "preflight")):
-        told = environment(rendered.container("DaemonSet", pod, name))
-        assert KUBELET.items() <= told.items()
+        variables = environment(rendered.container("DaemonSet", pod, name))
+        assert KUBELET.items() <= variables.items()
     policy = rendered.objects["ValidatingAdmissionPolicy", "gpupack-hosts"]
     assert "'/data/kubelet/'" in json.dumps(policy)
 
 
-def test_an_agent_with_the_hosts_root_mounts_no_folder_that_some_kubelets_lack(render):
+def test_an_agent_with_the_hosts_root_mounts_no_kubelet_folder(render):
     assert "pod-resources" not in volumes(render(), "DaemonSet", "gpupack-agent")
     simulated = ('agent.inventory="simulated"', f"agent.simulated.nodes={json.dumps(GPUS)}")
     mounted = volumes(render(*simulated, *ODD_KUBELET), "DaemonSet", "gpupack-agent")
@@ -895,7 +897,7 @@ def test_an_agent_with_the_hosts_root_mounts_no_folder_that_some_kubelets_lack(r
 @pytest.mark.parametrize(
     ("pod", "name"), [("gpupack-operator", "operator"), ("gpupack-api", "api")]
 )
-def test_pods_that_a_part_makes_are_pulled_as_its_own_are(render, pod, name):
+def test_components_that_create_pods_get_pull_policy_and_secrets(render, pod, name):
     rendered = render('image.pullSecrets=[{"name":"a"},{"name":"b"}]', 'image.pullPolicy="Always"')
     container = rendered.container("Deployment", pod, name)
     variables = {each["name"]: each.get("value") for each in container["env"]}
@@ -903,7 +905,7 @@ def test_pods_that_a_part_makes_are_pulled_as_its_own_are(render, pod, name):
     assert variables["GPUPACK_IMAGE_PULL_POLICY"] == container["imagePullPolicy"] == "Always"
 
 
-def test_every_pod_of_the_chart_names_the_pull_secrets_and_the_policy(render):
+def test_every_pod_of_the_chart_has_the_pull_secrets_and_the_pull_policy(render):
     rendered = render(
         'image.pullSecrets=[{"name":"a"}]',
         'image.pullPolicy="Always"',

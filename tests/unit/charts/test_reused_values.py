@@ -21,7 +21,7 @@ CHECK = pathlib.Path("templates/checks/first/values.yaml")
 
 @pytest.fixture(scope="module")
 def required_values():
-    """charts/required_values.py."""
+    """Load charts/required_values.py."""
     spec = importlib.util.spec_from_file_location(
         "required_values", ROOT / "charts/required_values.py"
     )
@@ -31,7 +31,7 @@ def required_values():
 
 
 def without(path):
-    """The chart's defaults as they were before this value came."""
+    """Return the chart's defaults without a value, as in a version before it."""
     values = copy.deepcopy(VALUES)
     *parents, name = path.split(".")
     holder = values
@@ -43,7 +43,7 @@ def without(path):
 
 @pytest.fixture
 def rendered(helm, chart_copy):
-    """What helm says of the chart with these defaults."""
+    """Render the chart with these defaults."""
 
     def render(values, *, check_alone=False):
         (chart_copy / "values.yaml").write_text(json.dumps(values))
@@ -56,12 +56,12 @@ def rendered(helm, chart_copy):
     return render
 
 
-def test_the_list_is_that_of_the_values(required_values):
-    assert (CHART / "files/required-values.txt").read_text() == required_values.written()
+def test_the_list_of_required_values_is_up_to_date(required_values):
+    assert (CHART / "files/required-values.txt").read_text() == required_values.render()
 
 
 @pytest.mark.parametrize("name", [path for path in REQUIRED if "." not in path])
-def test_values_from_before_a_part_came_fail_with_the_switch_to_use(rendered, name):
+def test_reused_values_without_a_section_fail_with_the_flag_to_use(rendered, name):
     done = rendered(without(name))
     assert done.returncode == 1
     assert f"are missing: {name}. " in done.stderr
@@ -71,7 +71,7 @@ def test_values_from_before_a_part_came_fail_with_the_switch_to_use(rendered, na
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in REQUIRED if "." in path])
-def test_values_from_before_a_field_came_fail_with_the_switch_to_use(rendered, path):
+def test_reused_values_without_a_field_fail_with_the_flag_to_use(rendered, path):
     done = rendered(without(path), check_alone=True)
     assert done.returncode == 1
     assert f"are missing: {path}. " in done.stderr
@@ -85,7 +85,7 @@ def test_many_missing_values_are_counted(rendered):
 
 
 def optional(values, path=""):
-    """Paths of maps whose keys the chart reads, and that may be left out."""
+    """Return paths of maps and values that may be absent."""
     for name, value in values.items():
         here = f"{path}{name}"
         if here not in REQUIRED:
@@ -94,7 +94,7 @@ def optional(values, path=""):
             yield from optional(value, f"{here}.")
 
 
-def test_whatever_else_is_left_out_the_chart_is_rendered(rendered):
+def test_the_chart_renders_without_any_value_that_is_not_required(rendered):
     values = copy.deepcopy(VALUES)
     left_out = set(optional(VALUES))
     left_out.remove("image.registry")  # which has no default

@@ -22,7 +22,7 @@ def resolved(schema):
 
 
 def fields(schema, path=""):
-    """Every property of a schema with its dotted path, references followed."""
+    """Yield every property of a schema with its dotted path; follow references."""
     for name, field in resolved(schema).get("properties", {}).items():
         yield f"{path}.{name}", resolved(field)
         yield from fields(field, f"{path}.{name}")
@@ -38,24 +38,24 @@ FREE = (
     "Affinity",
     ".requests",
     ".limits",
-    ".outlook",
+    ".demandForecast",
     ".metricsFrom[]",
     ".parameters",
     ".vendors",
     ".prices",
-    ".soundThreads",
+    ".correctThreadPercentages",
     ".excludedNodes",
     ".monitoring.labels",
     ".dashboard.labels",
 )
-"""Maps whose keys are the user's or Kubernetes'."""
+"""Maps with keys of the user or of Kubernetes."""
 
 
-def test_every_value_is_described():
+def test_every_value_has_a_description():
     assert [path for path, field in FIELDS.items() if not field.get("description")] == []
 
 
-def test_no_object_takes_keys_that_the_chart_does_not_read():
+def test_objects_accept_only_keys_that_the_chart_reads():
     objects = {path for path, field in FIELDS.items() if field.get("type") == "object"}
     open_objects = {
         path for path in objects if FIELDS[path].get("additionalProperties") is not False
@@ -71,7 +71,7 @@ def keys(values, path=""):
             yield from keys(value, f"{path}.{name}")
 
 
-def test_every_value_of_the_schema_stands_in_the_values_file():
+def test_every_value_of_the_schema_is_in_the_values_file():
     inner = ("[]", ".affinity.", ".global", ".requests", ".limits")
     expected = {path for path in FIELDS if not any(part in path for part in inner)}
     assert {path for path in keys(VALUES) if not path.endswith(FREE[3:5])} == expected
@@ -85,23 +85,23 @@ def test_every_value_of_the_values_file_has_a_comment():
     explained_by_parent |= {"crds", "admission", "networkPolicy"}
     explained_by_parent |= {key for row in VALUES["vendors"].values() for key in row}
     explained_by_parent |= VALUES["vendors"].keys()
-    silent = [
+    undocumented = [
         line
         for before, line in itertools.pairwise(lines)
         if (name := line.strip().partition(":")[0]).isidentifier()
         and name not in explained_by_parent
         and not before.strip().startswith("#")
     ]
-    assert silent == []
+    assert undocumented == []
 
 
-def test_every_policy_may_be_the_clusters_default():
+def test_every_policy_is_valid_as_the_default_policy():
     pattern = FIELDS[".scheduler.policy"]["pattern"]
     for policy in (*core.POLICIES, "default", "0.7*fgd+0.3*best-fit"):
         assert re.fullmatch(pattern, policy)
 
 
-def test_the_grades_of_simulated_gpus_are_those_of_the_api():
+def test_health_values_of_simulated_gpus_match_the_api():
     grades = FIELDS[".agent.simulated.nodes[].devices[].health"]["enum"]
     assert grades == list(typing.get_args(Health))
 
@@ -119,9 +119,9 @@ def test_the_grades_of_simulated_gpus_are_those_of_the_api():
         ('cost.prices={"nvidia.com/gpu": 1}', "does not match pattern"),
         ("cost.retentionDays=0", "minimum: got 0, want 1"),
         ("cost.enabled=true,api.enabled=false", "cost.enabled needs api.enabled"),
-        ('image.registry=""', "set image.registry to where your images are"),
+        ('image.registry=""', "set image.registry to the registry of your images"),
         ('image.registry="a/"', "does not match pattern"),
-        ("scheduler.extender.freshSeconds=74", "minimum: got 74, want 75"),
+        ("scheduler.extender.staleAfterSeconds=74", "minimum: got 74, want 75"),
         ('observedResources=["gpu"]', "does not match pattern"),
         ('observedResources=["gpupack.dev/gpu"]', "'not' failed"),
         ('observedResources=["nvidia.com/gpu","nvidia.com/gpu"]', "items at 0 and 1 are equal"),
@@ -130,8 +130,8 @@ def test_the_grades_of_simulated_gpus_are_those_of_the_api():
         ('vendors.mine={"models": []}', "missing property 'resources'"),
         ('vendors.amd.pciVendor="0x1002"', "does not match pattern"),
         ("scheduler.replicas=0", "minimum: got 0, want 1"),
-        ("largestObjectMib=15", "minimum: got 15, want 16"),
-        ("largestObjectMib=1025", "maximum: got 1,025, want 1,024"),
+        ("maxObjectMib=15", "minimum: got 15, want 16"),
+        ("maxObjectMib=1025", "maximum: got 1,025, want 1,024"),
         ("metricsPort=65536", "maximum: got 65,536, want 65,535"),
         ("admission.maxPriority=-1", "minimum: got -1, want 0"),
         ('admission.protectHosts.hostPaths=["dev"]', "does not match pattern"),
@@ -149,11 +149,17 @@ def test_the_grades_of_simulated_gpus_are_those_of_the_api():
             "scheduler.kubeScheduler.leaderElection.leaseDurationSeconds=10",
             "leaseDurationSeconds (10) must be more than renewDeadlineSeconds (10)",
         ),
-        ('shares.soundThreads={"A": null}', "got null, want array"),
-        ('shares.soundThreads={"A": [[5]]}', "minItems: got 1, want 2"),
-        ('shares.soundThreads={"A": [[0, 5]]}', "minimum: got 0, want 1"),
-        ('shares.soundThreads={"A": [[9, 5]]}', "the ranges of A do not ascend: [[9,5]]"),
-        ('shares.soundThreads={"A": [[5, 9], [7, 12]]}', "the ranges of A do not ascend"),
+        ('shares.correctThreadPercentages={"A": null}', "got null, want array"),
+        ('shares.correctThreadPercentages={"A": [[5]]}', "minItems: got 1, want 2"),
+        ('shares.correctThreadPercentages={"A": [[0, 5]]}', "minimum: got 0, want 1"),
+        (
+            'shares.correctThreadPercentages={"A": [[9, 5]]}',
+            "the ranges of A are not in ascending order: [[9,5]]",
+        ),
+        (
+            'shares.correctThreadPercentages={"A": [[5, 9], [7, 12]]}',
+            "the ranges of A are not in ascending order",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_a_reason(render, value, complaint):

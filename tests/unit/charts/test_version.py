@@ -9,7 +9,7 @@ import yaml
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_chart_and_all_packages_have_one_version():
+def test_the_chart_and_all_packages_have_the_same_version():
     chart = yaml.safe_load((ROOT / "charts/gpupack/Chart.yaml").read_text())
     found = {"chart": chart["version"], "appVersion": chart["appVersion"]}
     for path in (*ROOT.glob("*/pyproject.toml"), *ROOT.glob("*/*/pyproject.toml")):

@@ -27,7 +27,7 @@ def issued(rendered):
     return parse_certificate_requests(text)
 
 
-def test_two_renderings_are_the_same(helm):
+def test_rendering_is_deterministic(helm):
     version = f"--kube-version={KUBERNETES}"
     manifests, error = template(helm, version)
     assert (bool(manifests), error) == (True, "")
@@ -55,8 +55,8 @@ def test_standalone_pods_are_gated_by_the_clusters_version(render, version, gate
         (('scheduler.kubeScheduler.image.tag="v1.36.3"',), "admission.gatePods to true or false"),
     ],
 )
-def test_a_version_that_helm_assumes_is_refused_with_what_to_set(render, values, named):
-    """Of v1.N.0 it cannot be told whether it was given; helm's own is always such."""
+def test_an_assumed_kubernetes_version_is_refused_with_the_values_to_set(render, values, named):
+    """A version v1.N.0 is ambiguous: Helm's assumed version always ends in .0."""
     refused = render(*values, version="v1.36.0")
     assert refused.status != 0
     assert "--kube-version" in refused.error
@@ -71,12 +71,12 @@ def test_a_version_that_helm_assumes_is_refused_with_what_to_set(render, values,
     ],
     ids=["as Argo CD renders", "both values are set"],
 )
-def test_a_version_that_is_known_is_taken(render, values, apis):
+def test_a_known_kubernetes_version_is_used(render, values, apis):
     assert GATE in render(*values, version="v1.36.0", apis=apis).objects
 
 
 def fields(item, path=""):
-    """Each field of an object with its path; entries of a list have the list's path."""
+    """Yield each field of an object with its path; entries of a list have the list's path."""
     if isinstance(item, dict):
         for key, value in item.items():
             yield f"{path}.{key}", value
@@ -87,7 +87,7 @@ def fields(item, path=""):
 
 
 def is_stored_otherwise(path, value):
-    """Whether the API server drops this field, or adds one to it inside a list.
+    """Return whether the API server drops this field, or adds fields to it in a list.
 
     A client that compares the rendering with what is stored then finds a difference each time:
     kubectl apply prints "configured", and Argo CD says OutOfSync.
@@ -110,7 +110,7 @@ def is_stored_otherwise(path, value):
     ],
     ids=["defaults", "everything", "with texts"],
 )
-def test_what_is_stored_is_what_was_rendered(render, values):
+def test_the_api_server_stores_what_was_rendered(render, values):
     objects = render(*values).objects
     found = [(key, *each) for key, item in objects.items() for each in fields(item)]
     assert [each for each in found if is_stored_otherwise(*each[1:])] == []
@@ -131,14 +131,14 @@ def test_every_certificate_is_issued_in_the_cluster(render):
     assert hosts["gpupack-extender"] == "gpupack-extender.gpu-tools.svc"
 
 
-def test_nothing_issues_certificates_where_each_has_a_secret(render):
+def test_no_component_issues_certificates_if_all_secrets_exist(render):
     own = [f'{part}.tls.existingSecret="mine"' for part in ("scheduler", "api", "monitoring")]
     objects = render(*own, "metricsPort=9443").objects
     assert not [name for _, name in objects if name.startswith("gpupack-certificates")]
     assert not [name for kind, name in objects if kind == "Secret"]
 
 
-def test_every_secret_that_a_pod_mounts_is_made_or_named(render):
+def test_every_mounted_secret_is_created_or_named_by_a_value(render):
     rendered = render(*EVERYTHING, 'api.tls.existingSecret="mine"', "api.readings.enabled=true")
     there = {name for kind, name in rendered.objects if kind == "Secret"} | {"mine"}
     mounted = {
@@ -152,12 +152,12 @@ def test_every_secret_that_a_pod_mounts_is_made_or_named(render):
     assert mounted <= there
 
 
-def test_no_object_names_another_namespace_than_the_releases(render):
+def test_objects_refer_only_to_the_releases_namespace(render):
     rendered = render(*EVERYTHING, namespace="gpu-tools")
     assert "gpupack-system" not in rendered.text
 
 
-def test_the_release_is_published_with_the_secrets_by_which_it_is_trusted(render):
+def test_the_release_is_published_with_its_ca_secrets(render):
     rendered = render(*EVERYTHING, 'api.tls.existingSecret="mine"', namespace="gpu-tools")
     published = rendered.objects["ConfigMap", "gpupack-gpu-tools"]
     assert published["metadata"]["namespace"] == "kube-public"

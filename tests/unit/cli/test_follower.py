@@ -16,7 +16,7 @@ from gpupack_cli.follower import Follower
 from gpupack_cli.log_sink import LogSink
 from gpupack_cli.watching import judge
 from gpupack_crds.kinds import GpuJob
-from gpupack_kubeclient.client import LARGEST_MIB
+from gpupack_kubeclient.client import DEFAULT_MAX_OBJECT_MIB
 from gpupack_kubeclient.errors import Forbidden, NotFound
 from gpupack_terminal.screens import Size, decide_screen
 
@@ -25,7 +25,7 @@ PODS = "/api/v1/namespaces/team/pods"
 PIPE = decide_screen(None, "utf-8", {})
 TERMINAL = decide_screen(Size(80, 24), "utf-8", {})
 WITHOUT_COLOURS = decide_screen(Size(80, 24), "utf-8", {"NO_COLOR": "1"})
-LONGEST = LARGEST_MIB << 20
+LONGEST = DEFAULT_MAX_OBJECT_MIB << 20
 """Bytes of a line that is shown whole, with its time."""
 
 

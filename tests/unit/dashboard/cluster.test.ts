@@ -13,39 +13,39 @@ function job(name: string): Job {
   return { namespace: "team", name } as Job;
 }
 
-test("what is complete leaves nothing of before", () => {
+test("a complete list replaces all earlier nodes and jobs", () => {
   const cluster = new Cluster();
-  cluster.takeNodes({ changed: [node("a"), node("b")], removed: [] }, true);
-  cluster.takeNodes({ changed: [node("c")], removed: [] }, true);
+  cluster.updateNodes({ changed: [node("a"), node("b")], removed: [] }, true);
+  cluster.updateNodes({ changed: [node("c")], removed: [] }, true);
   assert.deepEqual([...cluster.nodes.keys()], ["c"]);
-  cluster.takeJobs({ changed: [job("x"), job("y")], removed: [] }, true);
-  cluster.takeJobs({ changed: [job("y")], removed: [] }, true);
+  cluster.updateJobs({ changed: [job("x"), job("y")], removed: [] }, true);
+  cluster.updateJobs({ changed: [job("y")], removed: [] }, true);
   assert.deepEqual([...cluster.jobs.keys()], ["team/y"]);
 });
 
-test("what changes leaves the others", () => {
+test("a change keeps the other nodes and jobs", () => {
   const cluster = new Cluster();
-  cluster.takeJobs({ changed: [job("x"), job("y")], removed: [] }, true);
-  cluster.takeJobs({ changed: [job("z")], removed: [job("x")] }, false);
+  cluster.updateJobs({ changed: [job("x"), job("y")], removed: [] }, true);
+  cluster.updateJobs({ changed: [job("z")], removed: [job("x")] }, false);
   assert.deepEqual([...cluster.jobs.keys()], ["team/y", "team/z"]);
 });
 
-test("the map is told which nodes changed, and to begin anew where there are others", () => {
+test("listeners get the names of changed nodes, or null if the set of nodes changed", () => {
   const cluster = new Cluster();
-  const told: (readonly string[] | null)[] = [];
-  cluster.onNodes((changed) => told.push(changed));
-  cluster.takeNodes({ changed: [node("a"), node("b")], removed: [] }, true);
-  cluster.takeNodes({ changed: [node("b")], removed: [] }, false);
-  cluster.takeNodes({ changed: [node("b", 2)], removed: [] }, false);
-  cluster.takeNodes({ changed: [], removed: ["a"] }, false);
-  cluster.takeNodes({ changed: [node("b", 2)], removed: [] }, true);
-  assert.deepEqual(told, [null, ["b"], null, null, ["b"]]);
+  const notified: (readonly string[] | null)[] = [];
+  cluster.onNodes((changed) => notified.push(changed));
+  cluster.updateNodes({ changed: [node("a"), node("b")], removed: [] }, true);
+  cluster.updateNodes({ changed: [node("b")], removed: [] }, false);
+  cluster.updateNodes({ changed: [node("b", 2)], removed: [] }, false);
+  cluster.updateNodes({ changed: [], removed: ["a"] }, false);
+  cluster.updateNodes({ changed: [node("b", 2)], removed: [] }, true);
+  assert.deepEqual(notified, [null, ["b"], null, null, ["b"]]);
 });
 
-test("nothing of one person stays for another", () => {
+test("clear removes everything that another caller saw", () => {
   const cluster = new Cluster();
-  cluster.takeNodes({ changed: [node("a")], removed: [] }, true);
-  cluster.takeJobs({ changed: [job("x")], removed: [] }, true);
+  cluster.updateNodes({ changed: [node("a")], removed: [] }, true);
+  cluster.updateJobs({ changed: [job("x")], removed: [] }, true);
   cluster.clear();
   assert.equal(cluster.nodes.size + cluster.jobs.size + cluster.holders.value.size, 0);
   assert.equal(cluster.nodesKnown.value || cluster.jobsKnown.value, false);

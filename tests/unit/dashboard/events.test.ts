@@ -12,7 +12,7 @@ const EVENTS = [
   { kind: "message", data: "c" },
 ];
 
-test("events are the same however the stream is cut", () => {
+test("events do not depend on how the stream is split", () => {
   for (let size = 1; size <= STREAM.length; size += 1) {
     const reader = new EventReader();
     const found = [];
@@ -23,13 +23,13 @@ test("events are the same however the stream is cut", () => {
   }
 });
 
-test("an event that has not ended is none yet", () => {
+test("an event that has not ended is not returned", () => {
   const reader = new EventReader();
   assert.deepEqual(reader.read("event: nodes\ndata: 1\n"), []);
   assert.deepEqual(reader.read("\n"), [{ kind: "nodes", data: "1" }]);
 });
 
-test("an event of ten megabytes in small pieces is read in time", () => {
+test("an event of ten megabytes in small pieces is parsed within the time limit", () => {
   const reader = new EventReader();
   const began = performance.now();
   const piece = "x".repeat(4096);
@@ -40,7 +40,7 @@ test("an event of ten megabytes in small pieces is read in time", () => {
   assert.ok(performance.now() - began < 1000);
 });
 
-test("pauses grow to their bound and are never none", () => {
+test("pauses grow to their maximum and are never zero", () => {
   const longest = [0, 1, 2, 3, 10, 1000].map((failures) => pauseSeconds(failures, 0));
   assert.deepEqual(longest, [1, 2, 4, 8, MAX_SECONDS, MAX_SECONDS]);
   assert.equal(pauseSeconds(0, 1), 0.5);

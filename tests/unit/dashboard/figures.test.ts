@@ -23,7 +23,7 @@ import {
 const HELPERS = join(import.meta.dirname, "../../helpers");
 
 // biome-ignore lint/suspicious/noExplicitAny: what a case gives is its function's own
-const TOLD: Readonly<Record<string, (given: any) => string | number>> = {
+const FORMATTED: Readonly<Record<string, (given: any) => string | number>> = {
   percent,
   whole,
   hours: (value) => figure(value),
@@ -42,18 +42,18 @@ const cases = JSON.parse(await readFile(join(HELPERS, "figures.json"), "utf8")) 
   [unknown, string | number][]
 >;
 
-for (const [quantity, told] of Object.entries(cases)) {
-  test(`${quantity} reads as it does on the command line`, () => {
-    for (const [given, wanted] of told) assert.equal(TOLD[quantity]?.(given), wanted);
+for (const [quantity, formatted] of Object.entries(cases)) {
+  test(`${quantity} has the same format as on the command line`, () => {
+    for (const [given, wanted] of formatted) assert.equal(FORMATTED[quantity]?.(given), wanted);
   });
 }
 
-test("an age is counted from a moment or is empty", () => {
+test("the age of an unknown moment is empty", () => {
   assert.equal(age("2026-11-25T11:59:00Z", Date.parse("2026-11-25T12:00:00Z")), "1m");
   assert.equal(age(null, 0), "");
 });
 
-test("jobs that wait and are not shown are counted beside those that are", () => {
+test("the number of pending jobs includes jobs that are not shown", () => {
   assert.equal(shownOf(0, 0), "0 jobs waiting");
   assert.equal(shownOf(1, 1), "1 job waiting");
   assert.equal(shownOf(3, 2), "3 jobs waiting");

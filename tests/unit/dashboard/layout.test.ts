@@ -2,13 +2,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  beside,
   boxOf,
   CELLS,
   cellBox,
   fitting,
   layout,
   type NodeShape,
+  nextPlace,
   placeAt,
   visible,
 } from "../../../apiserver/dashboard/src/heat/layout.ts";
@@ -17,18 +17,18 @@ function nodes(number: number, devices = 8, group = "H100"): NodeShape[] {
   return Array.from({ length: number }, (_, at) => ({ name: `n${at}`, group, devices }));
 }
 
-test("five thousand nodes of eight GPUs fit into a screen", () => {
+test("five thousand nodes of eight GPUs fit on a screen", () => {
   const shapes = nodes(5000);
   const cell = fitting(shapes, 1300, 900);
   assert.ok(layout(shapes, 1300, cell).height <= 900);
   assert.ok(cell >= CELLS[0]);
 });
 
-test("few nodes are drawn large", () => {
+test("a few nodes are drawn large", () => {
   assert.equal(fitting(nodes(4), 1300, 900), 44);
 });
 
-test("what is at the middle of each square is that GPU", () => {
+test("the place at the middle of each square is its GPU", () => {
   const shapes = [...nodes(30, 8, "A"), ...nodes(7, 4, "B"), ...nodes(3, 16, "C")];
   for (const cell of CELLS) {
     const shown = layout(shapes, 400, cell);
@@ -42,7 +42,7 @@ test("what is at the middle of each square is that GPU", () => {
   }
 });
 
-test("no two tiles overlap and none leaves the map", () => {
+test("tiles do not overlap and are inside the map", () => {
   const shapes = [...nodes(50, 8, "A"), ...nodes(9, 2, "B")];
   const shown = layout(shapes, 360, 16);
   const boxes = shapes.map((_, node) => boxOf(shown, node));
@@ -59,7 +59,7 @@ test("no two tiles overlap and none leaves the map", () => {
   }
 });
 
-test("every GPU is reached by the arrow keys from the first", () => {
+test("the arrow keys reach every GPU from the first one", () => {
   const shapes = [...nodes(13, 8, "A"), ...nodes(5, 4, "B"), ...nodes(1, 3, "C")];
   const shown = layout(shapes, 500, 16);
   const seen = new Set<string>();
@@ -69,23 +69,23 @@ test("every GPU is reached by the arrow keys from the first", () => {
     if (seen.has(key)) continue;
     seen.add(key);
     for (const step of ["left", "right", "up", "down"] as const) {
-      next.push(beside(shown, shapes, at, step));
+      next.push(nextPlace(shown, shapes, at, step));
     }
   }
   assert.equal(seen.size, 13 * 8 + 5 * 4 + 3);
 });
 
-test("a step to the right and back is no step, within a row", () => {
+test("a step to the right and back in a row returns to the same GPU", () => {
   const shapes = nodes(10);
   const shown = layout(shapes, 2000, 16);
   let at = { node: 0, device: 0 };
-  for (let steps = 0; steps < 20; steps += 1) at = beside(shown, shapes, at, "right");
+  for (let steps = 0; steps < 20; steps += 1) at = nextPlace(shown, shapes, at, "right");
   assert.equal(at.node, 5);
-  for (let steps = 0; steps < 20; steps += 1) at = beside(shown, shapes, at, "left");
+  for (let steps = 0; steps < 20; steps += 1) at = nextPlace(shown, shapes, at, "left");
   assert.deepEqual(at, { node: 0, device: 0 });
 });
 
-test("beside the map nothing is", () => {
+test("there is no GPU outside the map", () => {
   const shapes = nodes(3);
   const shown = layout(shapes, 500, 16);
   assert.equal(placeAt(shown, shapes, 499, 5000), null);
@@ -93,7 +93,7 @@ test("beside the map nothing is", () => {
   assert.equal(placeAt(layout([], 500, 16), [], 10, 10), null);
 });
 
-test("tiles that are seen are among those to be drawn, and few others", () => {
+test("visible tiles are drawn, and few others", () => {
   const shapes = nodes(5000);
   const shown = layout(shapes, 800, 16);
   const ranges = visible(shown, 3000, 3600);

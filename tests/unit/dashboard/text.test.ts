@@ -9,14 +9,20 @@ import { FIRST, question } from "../../../apiserver/dashboard/src/parts/question
 import { ticks, timeTicks } from "../../../apiserver/dashboard/src/parts/scale.ts";
 import { fit, NEVER } from "../../../apiserver/dashboard/src/parts/start.ts";
 import { format, parse } from "../../../apiserver/dashboard/src/route.ts";
-import { cleaned, expiry, fault, namespace, subject } from "../../../apiserver/dashboard/src/token.ts";
+import {
+  cleaned,
+  expiry,
+  fault,
+  namespace,
+  subject,
+} from "../../../apiserver/dashboard/src/token.ts";
 
 const CLAIMS = Buffer.from('{"exp":1700000000,"sub":"system:serviceaccount:a:b"}').toString(
   "base64url",
 );
 const TOKEN = `eyJhbGciOiJSUzI1NiJ9.${CLAIMS}.c2ln`;
 
-test("a job that can never run is not said to fit later", () => {
+test("a job that can never run is not shown as one that fits later", () => {
   assert.equal(fit({ kind: "Never" }, false), NEVER);
   assert.equal(fit({ kind: "WhenReleased" }, false), "It does not fit now.");
   assert.equal(fit({ kind: "Unknown" }, false), "It does not fit now.");
@@ -24,7 +30,7 @@ test("a job that can never run is not said to fit later", () => {
   assert.equal(fit(null, null), "");
 });
 
-test("a token is found in what people paste", () => {
+test("a token is extracted from pasted text", () => {
   const pasted = [
     `  ${TOKEN}\n`,
     `Bearer ${TOKEN}`,
@@ -35,14 +41,14 @@ test("a token is found in what people paste", () => {
   assert.equal(cleaned(`${TOKEN.slice(0, 20)}\n  ${TOKEN.slice(20)}`), TOKEN);
 });
 
-test("what cannot be a token is not sent", () => {
+test("text that cannot be a token is not sent", () => {
   assert.equal(fault(TOKEN), "");
   assert.equal(fault("opaque-token"), "");
   assert.notEqual(fault(""), "");
   assert.notEqual(fault("töken"), "");
 });
 
-test("a token says when it ends and whose it is, or nothing", () => {
+test("expiry and subject are read from a token if it has them", () => {
   assert.equal(expiry(TOKEN), 1_700_000_000_000);
   assert.equal(subject(TOKEN), "system:serviceaccount:a:b");
   for (const opaque of ["opaque", "a.b.c", "a.bnVsbA.c", ""]) {
@@ -51,13 +57,13 @@ test("a token says when it ends and whose it is, or nothing", () => {
   }
 });
 
-test("a service account's token says its namespace, another one none", () => {
+test("only a service account's token has a namespace", () => {
   assert.equal(namespace(TOKEN), "a");
   const person = Buffer.from('{"sub":"jane"}').toString("base64url");
   for (const other of ["opaque", `e30.${person}.c2ln`, ""]) assert.equal(namespace(other), "");
 });
 
-test("every address leads back to the view that it was made of", () => {
+test("parsing the address of a view returns the view", () => {
   assert.deepEqual(parse(format("jobs", "team", "a/b %<>")), {
     view: "jobs",
     of: ["team", "a/b %<>"],
@@ -67,11 +73,11 @@ test("every address leads back to the view that it was made of", () => {
   assert.equal(parse("#/elsewhere").view, "unknown");
 });
 
-test("names come in the order in which people count", () => {
+test("numbers in names are sorted by value", () => {
   assert.deepEqual(["n10", "n2", "n1"].sort(byName), ["n1", "n2", "n10"]);
 });
 
-test("axes are round, and reach beyond what is shown", () => {
+test("axes have round ticks that cover all values", () => {
   assert.deepEqual(ticks(100), [0, 25, 50, 75, 100]);
   assert.deepEqual(ticks(7), [0, 2, 4, 6, 8]);
   assert.deepEqual(ticks(0.3), [0, 0.1, 0.2, 0.3]);
@@ -83,7 +89,7 @@ test("axes are round, and reach beyond what is shown", () => {
   );
 });
 
-test("scales become darker or lighter all along, for any colour vision", () => {
+test("the lightness of a scale changes in one direction", () => {
   const directions: readonly [Theme, number][] = [
     ["light", -1],
     ["dark", 1],
@@ -98,7 +104,7 @@ test("scales become darker or lighter all along, for any colour vision", () => {
   }
 });
 
-test("a job's bars are its waits and attempts in their order, and the last goes on", () => {
+test("the spans of a job are its waiting times and attempts in order, and the last one is open", () => {
   const job = { created: "2026-01-01T10:00:00Z", phase: "Running" } as Job;
   const attempts = [
     attempt(1, "2026-01-01T10:01:00Z", "2026-01-01T10:05:00Z", "Failed"),
@@ -119,7 +125,7 @@ test("a job's bars are its waits and attempts in their order, and the last goes 
   );
 });
 
-test("a job that was never tried waits until now, and one that ended no longer", () => {
+test("a job without attempts waits until now, unless it has ended", () => {
   const created = "2026-01-01T10:00:00Z";
   const now = Date.parse(created) + 60_000;
   assert.equal(spans({ created, phase: "Pending" } as Job, [], now).length, 1);
@@ -128,7 +134,7 @@ test("a job that was never tried waits until now, and one that ended no longer",
   assert.equal(spans({ created: null, phase: "Pending" } as Job, [], now).length, 0);
 });
 
-test("a question says no more than the form was told", () => {
+test("a question contains only what was entered in the form", () => {
   assert.deepEqual(question(FIRST).job, { workers: 1, gpus: 1, workload: { name: "matmul" } });
   const asked = question({
     ...FIRST,

@@ -70,7 +70,7 @@ async def parts(world, api):
         watches={"pods": watch},
         leadership=leadership,
         takeover=Takeover([], clock=lambda: world.now, settle_seconds=10, later=None),
-        fresh_seconds=90,
+        stale_after_seconds=90,
         settle_seconds=10,
     )
     metrics = Metrics()
@@ -582,7 +582,7 @@ async def test_metrics_tell_claims_and_devices(plans):
     assert 'gpupack_extender_calls_total{outcome="placed",verb="plan"} 1.0' in text
 
 
-@pytest.mark.parametrize("path", ["/snapshot", "/outlook"])
+@pytest.mark.parametrize("path", ["/snapshot", "/demand-forecast"])
 async def test_snapshot_and_forecast_need_the_right_to_read_them(plans, path):
     async with plans.get(path) as response:
         assert response.status == 401
@@ -602,9 +602,9 @@ async def test_no_snapshot_is_shown_while_a_watch_is_stale(plans, parts):
         assert response.status == 503
 
 
-async def test_an_outlook_tells_what_pods_have_asked_for(plans, world):
+async def test_a_forecast_tells_what_pods_have_asked_for(plans, world):
     world.ledger.pods.upsert(pod("a", gpus=2))
-    async with plans.get("/outlook", headers=TOKEN) as response:
+    async with plans.get("/demand-forecast", headers=TOKEN) as response:
         shown = core.load_forecast(await response.json())
     assert [demand.request.gpus for demand in shown.mix.demands] == [2]
 

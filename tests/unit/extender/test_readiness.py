@@ -101,7 +101,7 @@ def readiness(clock, source, timers):
         watches={},
         leadership=Leadership(pod_name="s-1", clock=clock, gained=takeover.begin),
         takeover=takeover,
-        fresh_seconds=90,
+        stale_after_seconds=90,
         settle_seconds=10,
     )
 
@@ -152,7 +152,7 @@ def test_settings_have_defaults():
         ("GPUPACK_VERBS_PORT", "0", "set it to a whole number, 1 to 65535"),
         ("GPUPACK_ASSUME_SECONDS", "nan", "set it to seconds, more than 0"),
         (
-            "GPUPACK_FRESH_SECONDS",
+            "GPUPACK_STALE_AFTER_SECONDS",
             "74.9",
             "='74.9' is not valid; set it to seconds, 75 or more, at most 3600",
         ),

@@ -94,7 +94,5 @@ async def test_one_object_that_is_too_large_is_a_kube_error(serve):
         return web.json_response(pod("a", "x" * 17 * MIB))
 
     async with serve(answer) as api:
-        with pytest.raises(
-            errors.Oversized, match=r"larger than 16 MiB; GPUPACK_LARGEST_OBJECT_MIB"
-        ):
+        with pytest.raises(errors.Oversized, match=r"larger than 16 MiB; GPUPACK_MAX_OBJECT_MIB"):
             await api.get(PODS, "a", namespace="n")

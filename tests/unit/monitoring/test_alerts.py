@@ -70,7 +70,7 @@ def shown(registries, case):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
-def test_counters_of_alerts_are_there_before_their_first_event(case, registries):
+def test_counters_of_alerts_exist_before_the_first_event(case, registries):
     known = list(shown(registries, case))
     for series in case.fires:
         name, labels = re.match(r"\w+", series)[0], dict(re.findall(r'(\w+)="([^"]*)"', series))
@@ -91,7 +91,7 @@ def test_no_metric_has_a_label_that_prometheus_sets_itself(part, registries, met
         assert labels.isdisjoint({"job", "instance"}), family.name
 
 
-def test_without_any_series_those_alerts_fire_that_are_about_absence(promtool, tmp_path):
+def test_without_series_only_alerts_about_absence_fire(promtool, tmp_path):
     looks = [
         {
             "eval_time": "20m",
@@ -121,13 +121,13 @@ def test_an_alert_fires_only_for_its_condition(case, promtool, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_rules_are_what_prometheus_reads(promtool):
+def test_promtool_accepts_the_rules(promtool):
     done = promtool("check", "rules", "--lint=all", str(RULES))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_every_alert_says_how_long_it_waits_why_and_where_to_read_on(alert):
+def test_every_alert_has_a_for_with_a_reason_and_a_runbook_url(alert):
     rule = ALERTS[alert]
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
@@ -152,7 +152,7 @@ def test_no_runbook_belongs_to_a_removed_alert():
     assert pages == set(ALERTS)
 
 
-def test_every_metric_of_the_rules_is_one_that_a_part_shows(families):
+def test_every_metric_of_the_rules_exists(families):
     names = set(re.findall(r"\b(gpupack_[a-z_]+)\b", RULES.read_text()))
     names -= {"gpupack_"}
     unknown = {name for name in names if not families(name)}

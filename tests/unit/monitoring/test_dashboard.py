@@ -14,7 +14,7 @@ import dashboard
 ROOT = pathlib.Path(__file__).parents[3]
 FILES = ROOT / "charts/gpupack/files/monitoring"
 NAME = re.compile(r"\b((?:gpupack[_:]|DCGM_)[A-Za-z0-9_:]+)")
-QUERIES = list(panels.queries(dashboard.ROWS))
+QUERIES = list(panels.iterate_queries(dashboard.ROWS))
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +28,8 @@ def records():
     return {rule["record"] for group in groups for rule in group["rules"] if "record" in rule}
 
 
-def test_the_file_is_what_the_rows_say():
-    assert (FILES / "dashboard.json").read_text() == dashboard.written()
+def test_the_dashboard_file_is_up_to_date():
+    assert (FILES / "dashboard.json").read_text() == dashboard.render()
 
 
 @pytest.mark.parametrize("title", [title for title, _ in QUERIES])
@@ -52,7 +52,7 @@ def test_panels_do_not_overlap(document):
         taken |= cells
 
 
-def test_ids_are_each_a_panels_own_and_every_query_names_the_chosen_prometheus(document):
+def test_panel_ids_are_unique_and_queries_use_the_selected_datasource(document):
     shown = document["panels"]
     assert len({panel["id"] for panel in shown}) == len(shown)
     targets = [target for panel in shown for target in panel.get("targets", ())]
@@ -62,5 +62,12 @@ def test_ids_are_each_a_panels_own_and_every_query_names_the_chosen_prometheus(d
 
 def test_required_panels_have_a_row(document):
     rows = {panel["title"] for panel in document["panels"] if panel["type"] == "row"}
-    wanted = {"Allocation and fragmentation", "Queue", "Quotas", "Health of GPUs", "Use", "Energy"}
+    wanted = {
+        "Allocation and fragmentation",
+        "Queue",
+        "Quotas",
+        "GPU health",
+        "Utilization",
+        "Energy",
+    }
     assert wanted <= rows

@@ -28,7 +28,7 @@ def test_promtool_rejects_an_invalid_name(promtool):
     assert "use base unit" in done.stderr
 
 
-def test_the_page_lists_every_metric_as_the_code_has_it(metrics_table, registries):
+def test_the_page_lists_every_metric(metrics_table, registries):
     text, replaced = metrics_table.PAGE.read_text(), metrics_table.replaced
     assert replaced(text, metrics_table.MARKS, metrics_table.table(registries)) == text
 

@@ -16,7 +16,7 @@ RULES = ROOT / "charts/gpupack/files/monitoring/rules.yaml"
 EXPORTED = ROOT / "tests/unit/agent/recordings/dcgm_exporter.prom"
 SELECTOR = re.compile(r"\b((?:gpupack[_:]|DCGM_)[A-Za-z0-9_:]+|up)\b(\{[^}]*\})?")
 MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
-QUERIES = [expr.replace("$namespace", ".*") for _, expr in panels.queries(dashboard.ROWS)]
+QUERIES = [expr.replace("$namespace", ".*") for _, expr in panels.iterate_queries(dashboard.ROWS)]
 LOOK = "30m"
 OURS = {"job": "gpupack-agent", "node": "n1", "instance": "10.0.0.1:9443"}
 
@@ -117,6 +117,6 @@ def test_a_panel_shows_the_same_with_nvidias_exporter_installed(answers, expr):
     assert with_exporter[expr] == alone[expr]
 
 
-def test_a_gpu_that_both_report_draws_its_power_once(answers):
+def test_power_of_a_gpu_that_both_exporters_report_counts_once(answers):
     (expr,) = (each for each in QUERIES if each.startswith("sum by (node) (DCGM_FI_DEV_POWER"))
     assert [found[expr] for found in answers] == ['{node="n1"} 7E+02'] * 2

@@ -72,7 +72,7 @@ def after(build):
     """Return the entries at a second, and the seconds until the next check."""
 
     def decide(seconds, seen, **rules):
-        how = Rules(PROBATION, Acceptance(seconds=SECONDS), **rules)
+        how = Rules(PROBATION, Acceptance(timeout_seconds=SECONDS), **rules)
         entries, again = decide_entries(seen, build.at(seconds), how)
         return entries, again and (again - build.at(seconds)).total_seconds()
 
@@ -249,7 +249,7 @@ def test_removed_and_failed_gpus_are_not_compared(verdict, fleet):
 def measured(seen, build, seconds, **jobs):
     named = {name.replace("_", "-"): job for name, job in jobs.items()}
     return acceptance.updated_measurements(
-        seen, named, Acceptance(seconds=SECONDS), build.at(seconds)
+        seen, named, Acceptance(timeout_seconds=SECONDS), build.at(seconds)
     )
 
 
@@ -409,7 +409,9 @@ def test_the_acceptance_setting_of_the_chart_is_parsed(text, found):
     assert (read and read.models) == found
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"models": [" "]}', '{"seconds": 0}', '{"x": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"models": [" "]}', '{"timeoutSeconds": 0}', '{"x": 1}']
+)
 def test_an_invalid_acceptance_setting_is_refused(text):
     with pytest.raises(AcceptanceInvalid):
         parse_acceptance(text)
@@ -418,7 +420,7 @@ def test_an_invalid_acceptance_setting_is_refused(text):
 @pytest.fixture
 def quarantines(server, build):
     clock = {"now": 0}
-    rules = Rules(PROBATION, Acceptance(seconds=SECONDS))
+    rules = Rules(PROBATION, Acceptance(timeout_seconds=SECONDS))
     made = Quarantines(
         server.api,
         reporter="o",
@@ -510,7 +512,7 @@ def in_maintenance(seen, *gpus):
 
 @pytest.mark.parametrize("gpus", [(), ("GPU-0",)])
 def test_a_gpu_in_maintenance_is_tested_after_the_maintenance(build, accepting, gpus):
-    entry, rules = accepting(0), Rules(PROBATION, Acceptance(seconds=SECONDS))
+    entry, rules = accepting(0), Rules(PROBATION, Acceptance(timeout_seconds=SECONDS))
     seen = in_maintenance(node(device(0), quarantine=[entry]), *gpus)
     assert acceptance.untested_gpus(seen) == ()
     assert acceptance.updated_measurements(seen, {}, rules.acceptance, build.at(SECONDS)) == ()

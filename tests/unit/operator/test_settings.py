@@ -43,7 +43,7 @@ def test_an_invalid_number_is_named_with_its_value():
         ("GPUPACK_BIND_WORKERS_PER_SECOND", "0"),
         ("GPUPACK_START_TIMEOUT_SECONDS", "0"),
         ("GPUPACK_IMAGE_TIMEOUT_SECONDS", "0"),
-        ("GPUPACK_EVICT_SECONDS", "-1"),
+        ("GPUPACK_EVICT_AFTER_SECONDS", "-1"),
     ],
 )
 def test_a_number_out_of_range_is_refused(name, value):
@@ -64,7 +64,9 @@ def test_an_unknown_pull_policy_is_refused():
 
 
 def test_the_time_until_eviction_may_be_zero():
-    assert Settings.from_environ(NEEDED | {"GPUPACK_EVICT_SECONDS": "0"}).pods.evict_seconds == 0
+    assert (
+        Settings.from_environ(NEEDED | {"GPUPACK_EVICT_AFTER_SECONDS": "0"}).pods.evict_seconds == 0
+    )
 
 
 @pytest.mark.parametrize(("text", "allowed"), [("", False), ("false", False), ("true", True)])

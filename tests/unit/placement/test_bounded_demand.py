@@ -33,7 +33,7 @@ for number in range(170):
     learner.record_arrival(Request(gpus=1 << 20, cpu=1000 + number))
 devices = tuple(Device(f"GPU-{i}", i, "H100", 81920) for i in range(8))
 cluster = Cluster([Node("a", devices, cpu=64000, memory=1 << 20)])
-policy = policy_named(sys.argv[1]).informed(learner.outlook())
+policy = policy_named(sys.argv[1]).informed(learner.take_forecast())
 print(decide(cluster, Request(gpus=1, cpu=1000), policy).node)
 """
 
@@ -61,7 +61,7 @@ def test_the_learner_forgets_rare_kinds_long_before_the_horizon():
     learner = DemandLearner()
     for number in range(FADE_ARRIVALS // 2):
         learner.record_arrival(Request(gpus=1, cpu=1 + number) if number % 2 else Request(gpus=1))
-    mix = learner.outlook().mix
+    mix = learner.take_forecast().mix
     assert KINDS_AFTER_FADE <= len(mix.demands) <= MAX_KINDS
     assert mix.demands[0].request == Request(gpus=1)
 

@@ -29,29 +29,29 @@ def taught(*requests):
 
 
 def test_weights_are_the_shares_of_the_arrivals():
-    mix = taught(ONE, TWO, ONE, ONE).outlook().mix
+    mix = taught(ONE, TWO, ONE, ONE).take_forecast().mix
     assert mix == RequestMix((Demand(ONE, 0.75), Demand(TWO, 0.25)))
 
 
 def test_what_only_the_owner_cares_about_makes_no_kind_of_its_own():
     tolerant = Request(gpus=1, tolerations=(Toleration(key="team"),))
-    assert taught(ONE, tolerant).outlook().mix == RequestMix((Demand(ONE, 1.0),))
+    assert taught(ONE, tolerant).take_forecast().mix == RequestMix((Demand(ONE, 1.0),))
 
 
 def test_churn_is_departures_per_arrival():
     learner = taught(ONE, ONE, ONE, ONE)
     learner.record_departure(ONE)
-    assert learner.outlook().churn == 0.25
-    assert DemandLearner().outlook() == DemandForecast()
+    assert learner.take_forecast().churn == 0.25
+    assert DemandLearner().take_forecast() == DemandForecast()
 
 
-def test_outlooks_come_often_at_first_and_regularly_later():
+def test_forecasts_come_often_at_first_and_regularly_later():
     learner, moments = DemandLearner(), []
     for arrival in range(1, 4 * MAX_ARRIVALS_BETWEEN_FORECASTS + 1):
         learner.record_arrival(ONE)
         if learner.due():
             moments.append(arrival)
-            learner.outlook()
+            learner.take_forecast()
     assert moments[:4] == [
         FIRST_FORECAST_ARRIVALS,
         2 * FIRST_FORECAST_ARRIVALS,
@@ -63,7 +63,7 @@ def test_outlooks_come_often_at_first_and_regularly_later():
 
 def test_a_kind_that_comes_no_more_fades():
     learner = taught(*[TWO] * FADE_ARRIVALS, *[ONE] * FADE_ARRIVALS)
-    weights = {d.request: d.weight for d in learner.outlook().mix.demands}
+    weights = {d.request: d.weight for d in learner.take_forecast().mix.demands}
     assert weights[ONE] == pytest.approx(2 / 3)
 
 
@@ -71,7 +71,7 @@ def test_kinds_without_end_are_forgotten_but_for_the_commonest():
     learner = DemandLearner()
     for number in range(FADE_ARRIVALS):
         learner.record_arrival(ONE if number % 2 else Request(gpus=1, cpu=number + 1))
-    mix = learner.outlook().mix
+    mix = learner.take_forecast().mix
     assert len(mix.demands) == KINDS_AFTER_FADE
     assert mix.demands[0].request == ONE
 

@@ -24,7 +24,7 @@ BY_PRIORITY = PreemptionRules(
     min_runtime_seconds=0,
     retry_seconds=0,
     max_searches_per_cycle=1,
-    nominal=False,
+    reclaim=False,
     fair_share=False,
 )
 EASY = with_rules(

@@ -23,7 +23,7 @@ from gpupack_queue.errors import InvalidQuota
 MOVES = ConsolidationRules(
     ratio=1.0,
     min_wait_seconds=0.0,
-    calm_seconds=0.0,
+    cooldown_seconds=0.0,
     restart_seconds=60.0,
     checkpoint_seconds=600.0,
     retry_seconds=0.0,
@@ -115,7 +115,7 @@ def test_no_job_is_moved_before_the_queue_head_has_waited_long_enough():
 
 
 def test_a_job_that_started_or_moved_recently_is_not_moved():
-    world = fragmented(rules=rules(calm_seconds=50.0)).decide(at=10)
+    world = fragmented(rules=rules(cooldown_seconds=50.0)).decide(at=10)
     assert (world.log, world.due_at) == ([], 50)
     world.decide(at=50)
     world.end("large").end("b").submit("again", 2).runs("c", "n0/0").decide(at=60)
@@ -273,7 +273,9 @@ def test_no_job_moves_to_reserved_gpus():
 
 
 def test_the_reservation_is_dropped_when_a_moved_job_never_ends():
-    patient = PreemptionRules(nominal=False, fair_share=False, priority=False, patience_seconds=20)
+    patient = PreemptionRules(
+        reclaim=False, fair_share=False, priority=False, victim_timeout_seconds=20
+    )
     world = fragmented(grace=1000.0, rules=replace(RULES, preemption=patient)).decide(at=10)
     world.decide(at=30)
     assert "large gives up" in world.log
@@ -289,7 +291,7 @@ def test_the_reason_of_a_move_is_consolidation():
     assert decided.lost_gpu_seconds == victim.lost_gpu_seconds == 60 + 10
 
 
-@pytest.mark.parametrize("wrong", [{"ratio": -1.0}, {"calm_seconds": -1.0}, {"max_moves": -1}])
+@pytest.mark.parametrize("wrong", [{"ratio": -1.0}, {"cooldown_seconds": -1.0}, {"max_moves": -1}])
 def test_a_rule_that_is_negative_is_refused(wrong):
     with pytest.raises(InvalidQuota, match="consolidation"):
         ConsolidationRules(**wrong)

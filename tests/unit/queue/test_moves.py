@@ -98,7 +98,9 @@ def test_the_usage_counts_a_moved_job_once():
 
 def test_a_job_that_never_ends_keeps_its_gpus_and_is_not_moved_again():
     rules = with_rules(
-        preemption=PreemptionRules(min_runtime_seconds=0, retry_seconds=0, patience_seconds=20)
+        preemption=PreemptionRules(
+            min_runtime_seconds=0, retry_seconds=0, victim_timeout_seconds=20
+        )
     )
     world = two_nodes(rules=rules, grace=1000.0).runs("a", "n1/0", movable=True)
     world.maintain("n1/0").decide()
@@ -119,7 +121,9 @@ def test_a_new_place_that_fails_before_the_move_is_replaced():
 
 def test_the_new_place_of_a_moved_job_that_does_not_return_expires():
     rules = with_rules(
-        preemption=PreemptionRules(min_runtime_seconds=0, retry_seconds=0, patience_seconds=20)
+        preemption=PreemptionRules(
+            min_runtime_seconds=0, retry_seconds=0, victim_timeout_seconds=20
+        )
     )
     world = two_nodes(rules=rules, grace=5.0).runs("a", "n1/0 n1/1", movable=True)
     world.maintain("n1/0").decide()

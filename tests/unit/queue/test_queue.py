@@ -200,7 +200,9 @@ def test_a_decision_names_the_preemption_reason_of_each_victim():
 
 def test_victims_that_do_not_end_are_named_and_another_way_is_taken():
     rules = with_rules(
-        preemption=PreemptionRules(min_runtime_seconds=0, retry_seconds=0, patience_seconds=120)
+        preemption=PreemptionRules(
+            min_runtime_seconds=0, retry_seconds=0, victim_timeout_seconds=120
+        )
     )
     world = World(node("n1", 1), node("n2", 1), quotas=[quota("owner", 1)], rules=rules, grace=inf)
     world.runs("stuck", "n1/0", "guest").submit("mine", 1, "owner")

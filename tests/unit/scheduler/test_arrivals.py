@@ -4,11 +4,11 @@ from extender_builders import pod
 
 
 def weights(world):
-    return {d.request.gpus: d.weight for d in world.ledger.learner.outlook().mix.demands}
+    return {d.request.gpus: d.weight for d in world.ledger.learner.take_forecast().mix.demands}
 
 
 def churn(world):
-    return world.ledger.learner.outlook().churn
+    return world.ledger.learner.take_forecast().churn
 
 
 def test_a_pod_counts_once_however_often_it_is_seen(world):

@@ -8,7 +8,7 @@ from gpupack_scheduler import policies
 from gpupack_scheduler.policies import Policies
 
 ONE = core.Request(gpus=1)
-OUTLOOK = core.DemandForecast(core.RequestMix.of([(ONE, 1)]), churn=1.0)
+FORECAST = core.DemandForecast(core.RequestMix.of([(ONE, 1)]), churn=1.0)
 
 
 class Wise(core.Policy):
@@ -20,10 +20,10 @@ class Wise(core.Policy):
     def score(self, view, request, rows):
         raise NotImplementedError
 
-    def informed(self, outlook):
+    def informed(self, forecast):
         if self.name == "slow-witted":
             raise core.DecisionError("no prices")
-        return Wise(self.name, outlook)
+        return Wise(self.name, forecast)
 
 
 @pytest.fixture(autouse=True)
@@ -46,31 +46,31 @@ def learner_of(*, arrivals):
     return learner
 
 
-def test_with_a_known_outlook_the_first_decision_is_informed_already():
-    subject = Policies("wise", core.DemandLearner(), known=OUTLOOK, look=Wise)
-    assert subject.named().forecast is OUTLOOK
+def test_with_a_known_forecast_the_first_decision_is_informed_already():
+    subject = Policies("wise", core.DemandLearner(), known=FORECAST, look=Wise)
+    assert subject.named().forecast is FORECAST
 
 
 def test_a_policy_that_rejects_the_known_forecast_decides_without_it(caplog):
-    subject = Policies("slow-witted", core.DemandLearner(), known=OUTLOOK, look=Wise)
+    subject = Policies("slow-witted", core.DemandLearner(), known=FORECAST, look=Wise)
     assert subject.named().forecast is None
     assert caplog.messages == ["policy slow-witted decides without what is known: no prices"]
 
 
-async def test_with_a_known_outlook_nothing_is_learned():
-    subject = Policies("wise", learner_of(arrivals=1000), known=OUTLOOK, look=Wise)
+async def test_with_a_known_forecast_nothing_is_learned():
+    subject = Policies("wise", learner_of(arrivals=1000), known=FORECAST, look=Wise)
     subject.named()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
             await subject.run()
-    assert subject.named().forecast is OUTLOOK
+    assert subject.named().forecast is FORECAST
 
 
 async def test_the_learned_forecast_reaches_the_policy_in_use():
     subject = Policies("wise", learner_of(arrivals=1000), look=Wise)
     assert subject.named().forecast is None
     await learned(subject, until=lambda: subject.named().forecast is not None)
-    assert subject.named().forecast.mix == OUTLOOK.mix
+    assert subject.named().forecast.mix == FORECAST.mix
 
 
 async def test_a_policy_that_is_asked_for_later_learns_it_too():
@@ -98,5 +98,5 @@ def test_a_name_that_is_none_is_refused_with_those_that_are():
 async def test_policies_that_were_not_requested_yet_learn_as_well():
     """The first request must get the same decision as in a process with earlier requests."""
     subject = Policies("wise", learner_of(arrivals=1000), look=Wise)
-    await learned(subject, until=lambda: len(subject._stale) == 0 and subject._outlook)
-    assert subject.named("fgd").forecast.mix == OUTLOOK.mix
+    await learned(subject, until=lambda: len(subject._stale) == 0 and subject._forecast)
+    assert subject.named("fgd").forecast.mix == FORECAST.mix

@@ -77,7 +77,7 @@ def test_a_tenant_that_was_away_gets_its_weight_from_then_on_or_also_what_it_mis
     """Light has all GPUs for 1,000 s; then both always want more, for 1,000 s."""
     jobs = of("light", *(job(f"l{n}", lasts=6 + n % 7) for n in range(2600)))
     jobs += of("heavy", *(job(f"h{n}", at=1000, lasts=7 + n % 5) for n in range(1700)))
-    never = PreemptionRules(nominal=False, fair_share=False, priority=False)
+    never = PreemptionRules(reclaim=False, fair_share=False, priority=False)
     course = run(
         [node("a", 8), node("b", 8)],
         jobs,
@@ -105,7 +105,7 @@ def test_with_a_half_life_a_tenant_without_recent_usage_goes_first():
     """Early has used all GPUs for long; when one comes free, late gets it although both want it."""
     jobs = of("early", *(job(f"e{n}", lasts=50 + 10 * n) for n in range(4)))
     jobs += of("early", job("more", at=10, lasts=5)) + of("late", job("first", at=20, lasts=5))
-    never = PreemptionRules(nominal=False, fair_share=False, priority=False)
+    never = PreemptionRules(reclaim=False, fair_share=False, priority=False)
     course = run([node("a")], jobs, queue=queue(half_life_seconds=100.0, preemption=never))
     assert (starts(course)["first"], starts(course)["more"]) == (50, 55)
 
@@ -132,7 +132,7 @@ def test_a_victim_is_preempted_exactly_at_the_minimum_run_time():
 def test_a_job_that_waits_longer_than_the_bound_is_not_overtaken_for_ever():
     small = of("many", *(job(f"s{n}", at=n, lasts=5.5) for n in range(200)))
     jobs = small + of("gang", job("large", 4, at=20, lasts=5))
-    never = PreemptionRules(nominal=False, fair_share=False, priority=False)
+    never = PreemptionRules(reclaim=False, fair_share=False, priority=False)
     patient, endless = (
         starts(run([node("a")], jobs, queue=queue(reserve_after_seconds=after, preemption=never)))
         for after in (30.0, float("inf"))

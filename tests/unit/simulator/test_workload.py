@@ -46,7 +46,7 @@ def test_the_seed_does():
 
 
 def test_a_trace_without_gpus_has_no_demand_to_reach():
-    with pytest.raises(InvalidParameter, match="no pod asks for GPUs"):
+    with pytest.raises(InvalidParameter, match="no pod requests GPUs"):
         published(pods=TRACE[:1])
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 from truth_fleet import fleet, gpu_node, node_metadata, node_status
-from truth_jobs import drawn_jobs, outlook_of, outlook_text, pod
+from truth_jobs import drawn_jobs, forecast_of, forecast_text, pod
 from truth_outcomes import Assignment, difference, play
 from truth_simulated import by_simulator, snapshot_of
 
@@ -31,7 +31,7 @@ from gpupack_scheduler.requests import pod_request
 
 FLEET = fleet(1)
 JOBS = drawn_jobs(seed=7, arrivals=150, shapes=FLEET.values())
-OUTLOOK = outlook_of(JOBS)
+FORECAST = forecast_of(JOBS)
 POLICIES = sorted(set(core.POLICIES) - {"random"})
 
 
@@ -63,14 +63,14 @@ class LedgerDecider:
         settings = Settings.from_environ(
             {
                 "GPUPACK_POLICY": policy,
-                "GPUPACK_OUTLOOK": outlook_text(OUTLOOK),
+                "GPUPACK_DEMAND_FORECAST": forecast_text(FORECAST),
                 "POD_NAME": "p",
                 "GPUPACK_TLS_CERT": "c",
                 "GPUPACK_TLS_KEY": "k",
             }
         ).decisions
         self.ledger = Ledger(lambda: 0.0)
-        policies = Policies(settings.policy, self.ledger.learner, known=settings.outlook)
+        policies = Policies(settings.policy, self.ledger.learner, known=settings.demand_forecast)
         admissions = Admissions(
             self.ledger,
             policies,
@@ -132,7 +132,7 @@ class LedgerDecider:
 
 @pytest.mark.parametrize("policy", POLICIES)
 async def test_the_ledger_places_every_job_where_the_simulator_does(policy):
-    simulated = by_simulator(snapshot_of(nodes(), gpu_nodes()), JOBS, policy, OUTLOOK)
+    simulated = by_simulator(snapshot_of(nodes(), gpu_nodes()), JOBS, policy, FORECAST)
     decider = LedgerDecider(policy)
     played = await play(JOBS, decider, simulated)
     assert difference(JOBS, simulated=simulated, found=played.outcomes) == ""
@@ -144,7 +144,7 @@ async def test_the_ledger_places_every_job_where_the_simulator_does(policy):
 
 async def test_the_jobs_tell_the_policies_apart():
     state = snapshot_of(nodes(), gpu_nodes())
-    outcomes = [by_simulator(state, JOBS, policy, OUTLOOK) for policy in POLICIES]
+    outcomes = [by_simulator(state, JOBS, policy, FORECAST) for policy in POLICIES]
     assert all(outcomes.count(each) == 1 for each in outcomes)
 
 
@@ -174,7 +174,7 @@ def test_allocatable_resources_and_unhealthy_gpus_reach_the_simulator():
 
 
 async def test_a_play_ends_where_a_job_goes_elsewhere():
-    simulated = by_simulator(snapshot_of(nodes(), gpu_nodes()), JOBS, "best-fit", OUTLOOK)
+    simulated = by_simulator(snapshot_of(nodes(), gpu_nodes()), JOBS, "best-fit", FORECAST)
     simulated[JOBS[20].id] = Assignment("elsewhere", ())
     played = await play(JOBS, LedgerDecider("best-fit"), simulated)
     assert JOBS[20].arrival == max(j.arrival for j in JOBS if j.id in played.outcomes)

@@ -2,9 +2,9 @@
 /**
  * Colours of figures.
  *
- * Scales change in lightness all along and in one direction, so that they are read with any colour
- * vision, and in print. Tenants have the eight colours of Okabe and Ito. Health is a mark with a
- * shape; its colour only repeats it.
+ * The lightness of scales changes in one direction, so that they are readable with any colour vision
+ * and in print. Tenants have the eight colours of Okabe and Ito. Health is shown by the shape of a
+ * mark; the colour only repeats it.
  */
 
 import type { Health } from "../contract.ts";
@@ -100,7 +100,7 @@ export function shade(scale: "cool" | "warm", part: number, theme: Theme): strin
   return table[step] ?? EMPTY[theme];
 }
 
-/** @param rank of the tenant: who holds most is 0. */
+/** @param rank of the tenant. 0: the tenant with most GPUs. */
 export function tenantColour(rank: number, theme: Theme): string {
   return TENANTS[theme][rank] ?? OTHER[theme];
 }
@@ -111,7 +111,7 @@ export function healthColour(health: string, theme: Theme): string {
   return HEALTH[theme][health as Health] ?? OTHER[theme];
 }
 
-/** Of `#rrggbb` or `rgb(r g b)`: whether something dark is seen on it. */
+/** Whether a dark mark is visible on a colour, `#rrggbb` or `rgb(r g b)`. */
 export function isLight(colour: string): boolean {
   const parts = colour.startsWith("#")
     ? [1, 3, 5].map((at) => Number.parseInt(colour.slice(at, at + 2), 16))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Draws tiles of the heat map; nothing else is touched. */
+/** Draws tiles of the heat map. */
 
 import type { Node } from "../contract.ts";
 import { EMPTY, isLight, MARKS, type Theme } from "./colours.ts";
@@ -11,12 +11,12 @@ export interface Look {
   readonly measure: Measure;
   readonly holders: Holders;
   readonly ranks: Ranks;
-  /** Of the page, in CSS colours. */
+  /** Colours of the page, as in CSS. */
   readonly surface: string;
   readonly text: string;
   readonly muted: string;
   readonly font: string;
-  /** Whether a node is meant by what is searched for. */
+  /** Whether a node matches the search. */
   readonly wanted: (node: Node) => boolean;
 }
 
@@ -67,9 +67,9 @@ export function drawHeading(
 }
 
 /**
- * A shape for each health that is not the best one; of the smallest squares a dot is left.
+ * Draws a shape for each health except Healthy. The smallest squares get a dot.
  *
- * @param on the colour below, from which it differs in lightness.
+ * @param on the colour of the square, from which the mark differs in lightness.
  */
 function mark(
   to: CanvasRenderingContext2D,
@@ -156,7 +156,7 @@ function label(
   to.fillText(shortened(to, name, tile.width), tile.x, tile.y + tile.height - 4);
 }
 
-/** The end tells nodes apart, so the beginning goes. */
+/** Shortens a name at its beginning, because nodes differ at the end. */
 function shortened(to: CanvasRenderingContext2D, name: string, width: number): string {
   if (to.measureText(name).width <= width) return name;
   let kept = Math.min(name.length, Math.floor(width / 5));

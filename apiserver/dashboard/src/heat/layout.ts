@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Where each node and GPU stands in the heat map, in CSS pixels.
+ * Positions of nodes and GPUs in the heat map, in CSS pixels.
  *
- * Nodes of one kind are in a group whose tiles have one size, so that a place says which tile is
- * there by division, and rows and columns mean something to the arrow keys.
+ * Nodes of one kind are in a group whose tiles have the same size. So a division gives the tile at a
+ * point, and the arrow keys can follow rows and columns.
  */
 
 export interface NodeShape {
@@ -14,16 +14,16 @@ export interface NodeShape {
 
 export interface Group {
   readonly name: string;
-  /** Index of its first node, and how many there are. */
+  /** Index of the group's first node, and number of nodes. */
   readonly first: number;
   readonly count: number;
-  /** Tiles beside each other. */
+  /** Tiles in a row. */
   readonly across: number;
-  /** Cells beside each other in a tile. */
+  /** Cells in a row of a tile. */
   readonly columns: number;
   readonly tileWidth: number;
   readonly tileHeight: number;
-  /** Of the first row of tiles. */
+  /** Top of the first row of tiles. */
   readonly top: number;
   readonly headingTop: number;
 }
@@ -38,7 +38,7 @@ export interface Layout {
 }
 
 export interface Place {
-  /** Index of the node among all. */
+  /** Index of the node among all nodes. */
   readonly node: number;
   readonly device: number;
 }
@@ -86,7 +86,7 @@ export function layout(nodes: readonly NodeShape[], width: number, cell: number)
   return { cell, gap, labelHeight, width, height: y, groups };
 }
 
-/** The largest squares with which all fits into the height; the smallest there are where none do. */
+/** The largest size of squares with which all nodes fit into the height, or the smallest size. */
 export function fitting(nodes: readonly NodeShape[], width: number, height: number): number {
   const fits = CELLS.filter((cell) => layout(nodes, width, cell).height <= height);
   return Math.max(CELLS[0], ...fits.filter((cell) => cell <= LARGEST_FITTED));
@@ -112,7 +112,7 @@ export function cellBox(shown: Layout, place: Place): Box {
   return { x, y, width: shown.cell, height: shown.cell };
 }
 
-/** What is at a point; null: nothing. */
+/** The GPU at a point. null: none. */
 export function placeAt(
   shown: Layout,
   nodes: readonly NodeShape[],
@@ -136,8 +136,13 @@ export function placeAt(
 
 export type Step = "left" | "right" | "up" | "down";
 
-/** The GPU beside one, across the borders of tiles; the same where there is none. */
-export function beside(shown: Layout, nodes: readonly NodeShape[], from: Place, step: Step): Place {
+/** The next GPU in a direction, across tiles. The same GPU if there is none. */
+export function nextPlace(
+  shown: Layout,
+  nodes: readonly NodeShape[],
+  from: Place,
+  step: Step,
+): Place {
   const group = groupOf(shown, from.node);
   if (!group) return from;
   const column = from.device % group.columns;
@@ -188,7 +193,7 @@ function neighbour(shown: Layout, group: Group, node: number, step: Step, all: n
   return next.first + Math.min(row * next.across + column, next.count - 1);
 }
 
-/** Which GPU of a tile one comes upon. */
+/** The GPU at which a step enters a tile. */
 function entry(devices: number, columns: number, from: number, step: Step): number {
   const row = Math.floor(from / columns);
   const column = from % columns;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The heat map: every GPU a square, by mouse, finger and keyboard, and in words. */
+/** The heat map: a square for each GPU, for mouse, touch, keyboard and screen reader. */
 
 import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -7,7 +7,7 @@ import type { Node } from "../contract.ts";
 import { cluster } from "../live/cluster.ts";
 import { theme } from "../theme.ts";
 import type { Look } from "./draw.ts";
-import { beside, cellBox, fitting, layout, type Place, placeAt, type Step } from "./layout.ts";
+import { cellBox, fitting, layout, nextPlace, type Place, placeAt, type Step } from "./layout.ts";
 import type { Measure, Ranks } from "./measures.ts";
 import { Painter } from "./painter.ts";
 
@@ -24,7 +24,7 @@ interface Props {
   readonly measure: Measure;
   readonly ranks: Ranks;
   readonly wanted: (node: Node) => boolean;
-  /** Of a square; 0: the largest with which all is seen. */
+  /** Size of a square. 0: the largest size with which all squares are visible. */
   readonly cell: number;
   readonly onFit: (cell: number) => void;
   readonly place: Place | null;
@@ -96,7 +96,7 @@ export function HeatMap(props: Props) {
     [nodes, shown, size, props.measure, props.ranks, props.wanted],
   );
 
-  // Ctrl and wheel zoom the page itself unless a listener that is not passive says no.
+  // Ctrl and wheel zoom the page unless a listener that is not passive prevents it.
   useEffect(() => {
     const element = scroll.current;
     const zoom = (event: WheelEvent) => {
@@ -126,7 +126,7 @@ export function HeatMap(props: Props) {
   const press = (event: KeyboardEvent) => {
     const step = STEPS[event.key];
     const from = place ?? { node: 0, device: 0 };
-    if (step) go(place ? beside(shown, shapes, from, step) : from);
+    if (step) go(place ? nextPlace(shown, shapes, from, step) : from);
     else if (event.key === "Home") go({ node: 0, device: 0 });
     else if (event.key === "End") go({ node: nodes.length - 1, device: 0 });
     else if (event.key === "Enter" || event.key === " ") onOpen(from);
@@ -187,7 +187,7 @@ function lookOf(props: Props): Look {
   };
 }
 
-/** Of `light-dark(a, b)` the one that counts: a canvas does not know the page's scheme. */
+/** The colour of `light-dark(a, b)` that applies, because a canvas does not know the page's scheme. */
 function resolved(value: string): string {
   const both = /^light-dark\(\s*([^,]+),\s*([^)]+)\)$/.exec(value.trim());
   if (!both) return value.trim();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What the heat map can show of a GPU: its colour, and the same in words. */
+/** Measures of GPUs for the heat map: their colours, and descriptions in words. */
 
 import type { Device, Holder } from "../contract.ts";
 import { count, mebibytes, memory, percent, temperature } from "../format.ts";
 import { EMPTY, healthColour, shade, type Theme, tenantColour } from "./colours.ts";
 
-export type Measure = "given" | "holder" | "temperature" | "busy" | "health";
+export type Measure = "allocated" | "holder" | "temperature" | "busy" | "health";
 
 export const MEASURES: readonly { readonly measure: Measure; readonly title: string }[] = [
-  { measure: "given", title: "Given out" },
+  { measure: "allocated", title: "Allocated" },
   { measure: "holder", title: "Held by" },
   { measure: "busy", title: "Busy" },
   { measure: "temperature", title: "Temperature" },
@@ -22,7 +22,7 @@ export const HOT = 90;
 export type Holders = ReadonlyMap<string, readonly Holder[]>;
 export type Ranks = ReadonlyMap<string, number>;
 
-/** null: it is not known. */
+/** Colour of a GPU. null: unknown. */
 export function colourOf(
   device: Device,
   measure: Measure,
@@ -30,7 +30,7 @@ export function colourOf(
   holders: Holders,
   ranks: Ranks,
 ): string | null {
-  if (measure === "given") return shade("cool", device.given_percent / 100, theme);
+  if (measure === "allocated") return shade("cool", device.given_percent / 100, theme);
   if (measure === "health") return healthColour(device.health, theme);
   if (measure === "busy") return scaled(device.busy_percent, 0, 100, "cool", theme);
   if (measure === "temperature")
@@ -46,7 +46,7 @@ export function ranked(holders: Holders): Ranks {
   for (const each of [...holders.values()].flat()) {
     held.set(each.namespace, (held.get(each.namespace) ?? 0) + each.percent);
   }
-  const order = [...held].sort(([a, most], [b, least]) => least - most || (a < b ? -1 : 1));
+  const order = [...held].sort(([a, ofA], [b, ofB]) => ofB - ofA || (a < b ? -1 : 1));
   return new Map(order.map(([namespace], rank) => [namespace, rank]));
 }
 
@@ -66,13 +66,13 @@ export function heldBy(device: Device, holders: Holders): string {
 
 /** Describes a GPU in a sentence, for screen readers. */
 export function described(node: string, device: Device, holders: Holders): string {
-  const given = device.given_percent;
+  const allocated = device.given_percent;
   return [
     `${node}, GPU ${device.index}${device.simulated ? " (simulated)" : ""}`,
     modelOf(device),
     device.health,
-    given === 0 ? "free" : `${percent(given)} given out`,
-    given === 0 ? "" : `held by ${heldBy(device, holders)}`,
+    allocated === 0 ? "free" : `${percent(allocated)} allocated`,
+    allocated === 0 ? "" : `held by ${heldBy(device, holders)}`,
     `temperature ${temperature(device.temperature_celsius)}`,
     `busy ${percent(device.busy_percent)}`,
     memory(mebibytes(device.memory_gb)),
@@ -83,11 +83,11 @@ export function described(node: string, device: Device, holders: Holders): strin
 
 function scaled(
   value: number | null | undefined,
-  least: number,
-  most: number,
+  min: number,
+  max: number,
   scale: "cool" | "warm",
   theme: Theme,
 ): string | null {
   if (value === null || value === undefined) return null;
-  return shade(scale, (value - least) / (most - least), theme);
+  return shade(scale, (value - min) / (max - min), theme);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Keeps a canvas equal to the nodes. The canvas is as large as what is seen of the map, and stays
- * there while the map is scrolled behind it: one of 5,000 nodes at full size would be larger than
- * browsers allow. When nodes change their tiles alone are drawn.
+ * Draws the nodes on a canvas. The canvas has the size of the visible part of the map and does not
+ * scroll, because a canvas for 5,000 nodes would be larger than browsers allow. When nodes change,
+ * only their tiles are drawn.
  */
 
 import type { Node } from "../contract.ts";
@@ -25,12 +25,12 @@ export class Painter {
 
   constructor(canvas: HTMLCanvasElement) {
     const to = canvas.getContext("2d", { alpha: false });
-    if (!to) throw new Error("this browser draws no canvas");
+    if (!to) throw new Error("this browser does not support canvas drawing");
     this.#canvas = canvas;
     this.#to = to;
   }
 
-  /** Show this map. */
+  /** Shows a map. */
   show(nodes: readonly Node[], shown: Layout, look: Look): void {
     this.#nodes = nodes;
     this.#places = new Map(nodes.map((node, at) => [node.node_name, at]));
@@ -39,7 +39,7 @@ export class Painter {
     this.#schedule();
   }
 
-  /** Show this part of it. */
+  /** Shows a part of the map. */
   look(top: number, height: number): void {
     if (top === this.#top && height === this.#height && !this.#all) return;
     this.#top = top;
@@ -47,7 +47,7 @@ export class Painter {
     this.#schedule();
   }
 
-  /** These nodes have other figures. */
+  /** Updates the figures of nodes. */
   change(nodes: readonly Node[]): void {
     const mine = this.#nodes as Node[];
     for (const node of nodes) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/** How long to wait before the next try. */
+/** Pauses between connection attempts. */
 
 export const FIRST_SECONDS = 1;
 export const MAX_SECONDS = 30;
 
 /**
- * Doubles with each failure in a row. By chance up to half of it less, so that many pages do not
- * come back to a new server in the same moment.
+ * The pause doubles with each failure in a row. It is reduced at random by up to a half, so that many
+ * pages do not reconnect to a new server at the same time.
  */
 export function pauseSeconds(failures: number, chance: number): number {
   const longest = Math.min(FIRST_SECONDS * 2 ** Math.min(failures, 10), MAX_SECONDS);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * What is known of the cluster, kept equal to the server's by its events.
+ * The state of the cluster, kept up to date by the server's events.
  *
  * Nodes and jobs are in maps that change in place: copies of 5,000 nodes each second would cost
- * more than drawing them. Views follow `version`; the heat map is told which nodes changed.
+ * more than drawing them. Views follow the version signals; the heat map is notified of changed nodes.
  */
 
 import { batch, signal } from "@preact/signals";
@@ -19,13 +19,13 @@ export interface JobChanges {
   readonly removed: readonly JobName[];
 }
 
-/** Names of nodes whose figures changed; null: there are others now. */
+/** Receives the names of nodes whose figures changed. null: the set of nodes changed. */
 export type NodeListener = (changed: readonly string[] | null) => void;
 
 export class Cluster {
   readonly nodes = new Map<string, Node>();
   readonly jobs = new Map<string, Job>();
-  /** By device UUID. */
+  /** Holders by device UUID. */
   readonly holders = signal<ReadonlyMap<string, readonly Holder[]>>(new Map());
   readonly nodesVersion = signal(0);
   readonly jobsVersion = signal(0);
@@ -34,8 +34,8 @@ export class Cluster {
   readonly sample = signal<Sample | null>(null);
   #listeners = new Set<NodeListener>();
 
-  /** @param complete these are all: others are gone. */
-  takeNodes(changes: NodeChanges, complete: boolean): void {
+  /** @param complete whether `changed` has all nodes, so that others have left. */
+  updateNodes(changes: NodeChanges, complete: boolean): void {
     const before = this.nodes.size;
     const gone = complete
       ? absent(
@@ -54,10 +54,10 @@ export class Cluster {
       this.nodesVersion.value += 1;
       this.nodesKnown.value = true;
     });
-    this.#tell(reshaped ? null : changes.changed.map((each) => each.node_name));
+    this.#notify(reshaped ? null : changes.changed.map((each) => each.node_name));
   }
 
-  takeJobs(changes: JobChanges, complete: boolean): void {
+  updateJobs(changes: JobChanges, complete: boolean): void {
     const gone = complete ? absent(this.jobs, changes.changed.map(keyOf)) : [];
     for (const key of [...gone, ...changes.removed.map(keyOf)]) this.jobs.delete(key);
     for (const job of changes.changed) this.jobs.set(keyOf(job), job);
@@ -67,7 +67,7 @@ export class Cluster {
     });
   }
 
-  takeHolders(all: readonly Holder[]): void {
+  updateHolders(all: readonly Holder[]): void {
     const byDevice = new Map<string, Holder[]>();
     for (const holder of all) {
       const known = byDevice.get(holder.uuid);
@@ -75,10 +75,10 @@ export class Cluster {
       else byDevice.set(holder.uuid, [holder]);
     }
     this.holders.value = byDevice;
-    this.#tell(null);
+    this.#notify(null);
   }
 
-  /** Forget all: it was another caller's. */
+  /** Forgets everything, because the caller changed. */
   clear(): void {
     this.nodes.clear();
     this.jobs.clear();
@@ -90,16 +90,16 @@ export class Cluster {
       this.sample.value = null;
       this.holders.value = new Map();
     });
-    this.#tell(null);
+    this.#notify(null);
   }
 
-  /** Call on changes, until the function that is returned is called. */
+  /** Adds a listener for changes of nodes. Call the returned function to remove it. */
   onNodes(listener: NodeListener): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  #tell(changed: readonly string[] | null): void {
+  #notify(changed: readonly string[] | null): void {
     for (const listener of this.#listeners) listener(changed);
   }
 }
@@ -108,8 +108,8 @@ export function keyOf(job: JobName): string {
   return `${job.namespace}/${job.name}`;
 }
 
-function absent(known: ReadonlyMap<string, unknown>, there: readonly string[]): string[] {
-  const kept = new Set(there);
+function absent(known: ReadonlyMap<string, unknown>, present: readonly string[]): string[] {
+  const kept = new Set(present);
   return [...known.keys()].filter((name) => !kept.has(name));
 }
 

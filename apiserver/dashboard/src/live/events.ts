@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Server-sent events from a stream of text. EventSource would read them by itself, and can send no
- * Authorization header.
+ * Server-sent events from a stream of text. EventSource is not used, because it cannot send a header
+ * with the token.
  */
 
 export interface ServerEvent {
@@ -9,13 +9,13 @@ export interface ServerEvent {
   readonly data: string;
 }
 
-/** Reads what comes in pieces; of a large event every character is looked at once. */
+/** Parses events that arrive in pieces. Each character of a large event is read once. */
 export class EventReader {
   #line = "";
   #kind = "";
   #data: string[] = [];
 
-  /** The events that end in this piece. */
+  /** Returns the events that end in this piece. */
   read(piece: string): ServerEvent[] {
     const found: ServerEvent[] = [];
     const lines = piece.split("\n");

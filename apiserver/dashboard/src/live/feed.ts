@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * Keeps the cluster's state: by the server's events; where it has none, by asking again and again.
+ * Keeps the cluster's state up to date with the server's events. If the server sends no events, it
+ * polls.
  *
- * Each connection begins with everything (`full=1`), so that nothing that happened while there was
- * none is missed. After a failure comes a pause that doubles, after a success none. A connection
- * over which nothing comes for SILENT_SECONDS is given up: a proxy can keep one open whose other end
- * is gone.
+ * Each connection begins with the complete state (`full=1`), so changes while there was no connection
+ * are not missed. After a failure comes a pause, which doubles. A connection without data for
+ * SILENT_SECONDS is closed, because a proxy can keep a connection open whose other end is gone.
  */
 
 import { computed, signal } from "@preact/signals";
@@ -22,10 +22,10 @@ const LASTING_MS = 10_000;
 const POLL_SECONDS = 10;
 const POLLING_SECONDS = 60;
 
-/** A call that takes a cluster, which one machine's server has none of. */
+/** Status of calls that need a cluster, from the server of a single machine. */
 const NO_CLUSTER = 501;
 
-/** No events: of too many namespaces one has to be named; there is no such call; too many streams. */
+/** Statuses without events: a namespace must be named, there is no such call, or too many streams. */
 const WITHOUT_EVENTS: ReadonlySet<number> = new Set([400, 404, 429, NO_CLUSTER]);
 
 const PAGE = 5000;
@@ -39,21 +39,21 @@ export type Link =
 
 export const link = signal<Link>({ state: "off" });
 
-/** When the server last said anything, in milliseconds since 1970; 0: it never did. */
-export const heardAt = signal(0);
+/** Time of the server's last data, in milliseconds since 1970. 0: none yet. */
+export const lastDataAt = signal(0);
 
-/** What may not be seen, by what it is. */
-export const missing = signal<Readonly<Record<string, Problem>>>({});
+/** Problems by list: nodes or jobs that cannot be shown. */
+export const problems = signal<Readonly<Record<string, Problem>>>({});
 
-/** Whether the server is one machine's. */
-export const alone = computed(() => missing.value["jobs"]?.status === NO_CLUSTER);
+/** Whether the server is that of a single machine. */
+export const singleMachine = computed(() => problems.value["jobs"]?.status === NO_CLUSTER);
 
 type End = { readonly why: string; readonly went: boolean; readonly status: number };
 
-/** Until `stop` is aborted. */
+/** Follows the cluster's state until `stop` is aborted. */
 export async function follow(namespace: string, stop: AbortSignal): Promise<void> {
   link.value = { state: "connecting" };
-  missing.value = {};
+  problems.value = {};
   for (let failures = 0; !stop.aborted; ) {
     const end = await connection(namespace, stop);
     if (stop.aborted || end.status === 401) break;
@@ -74,8 +74,8 @@ async function connection(namespace: string, stop: AbortSignal): Promise<End> {
   const began = Date.now();
   const signal = AbortSignal.any([stop, silence.signal]);
   let timer = setTimeout(() => silence.abort(), SILENT_SECONDS * 1000);
-  const heard = () => {
-    heardAt.value = Date.now();
+  const noteData = () => {
+    lastDataAt.value = Date.now();
     clearTimeout(timer);
     timer = setTimeout(() => silence.abort(), SILENT_SECONDS * 1000);
   };
@@ -84,36 +84,42 @@ async function connection(namespace: string, stop: AbortSignal): Promise<End> {
     if (!answer.ok) {
       return { why: answer.problem.detail, went: false, status: answer.problem.status };
     }
-    heard();
-    const said = await read(answer.value, heard);
-    return { why: said || "The server ended the connection.", went: lasted(began), status: 0 };
+    noteData();
+    const message = await read(answer.value, noteData);
+    return {
+      why: message || "The server ended the connection.",
+      went: hasLasted(began),
+      status: 0,
+    };
   } catch {
-    const why = silence.signal.aborted ? "Nothing came any more." : "The connection was lost.";
-    return { why, went: lasted(began), status: 0 };
+    const why = silence.signal.aborted
+      ? "The server sent nothing for a while."
+      : "The connection was lost.";
+    return { why, went: hasLasted(began), status: 0 };
   } finally {
     clearTimeout(timer);
     silence.abort();
   }
 }
 
-/** A server that ends each connection at once is not asked for everything once a second. */
-function lasted(began: number): boolean {
+/** Whether a connection lasted. A server that ends each one at once is not called every second. */
+function hasLasted(began: number): boolean {
   return Date.now() - began > LASTING_MS;
 }
 
-/** What the server said at the end. */
-async function read(response: Response, heard: () => void): Promise<string> {
+/** Reads events until the end of the stream. Returns the server's message about the end. */
+async function read(response: Response, noteData: () => void): Promise<string> {
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   const events = new EventReader();
   const complete = new Set(["nodes", "jobs"]);
   for (;;) {
     const piece = await reader?.read();
     if (!piece || piece.done) return "";
-    heard();
+    noteData();
     for (const event of events.read(piece.value)) {
       if (event.kind === "bye") return goodbye(event.data);
-      take(cluster, event, complete.delete(event.kind));
-      if (event.kind === "jobs" && complete.has("nodes")) void lookForNodes();
+      applyEvent(cluster, event, complete.delete(event.kind));
+      if (event.kind === "jobs" && complete.has("nodes")) void checkNodes();
       if (link.value.state !== "live") link.value = { state: "live" };
     }
   }
@@ -127,29 +133,29 @@ function goodbye(data: string): string {
   }
 }
 
-/** Jobs come last: without nodes before them the caller may not see any, and is told why. */
-async function lookForNodes(): Promise<void> {
+/** Jobs come last. Without nodes before them, the caller may not see nodes: finds out why. */
+async function checkNodes(): Promise<void> {
   const answer = await get<unknown>("nodes", { limit: 1 });
-  if (!answer.ok) missing.value = { nodes: answer.problem };
+  if (!answer.ok) problems.value = { nodes: answer.problem };
 }
 
-export function take(into: Cluster, event: ServerEvent, first: boolean): void {
+export function applyEvent(into: Cluster, event: ServerEvent, first: boolean): void {
   const data: unknown = JSON.parse(event.data);
-  if (event.kind === "nodes") into.takeNodes(data as NodeChanges, first);
-  if (event.kind === "jobs") into.takeJobs(data as JobChanges, first);
+  if (event.kind === "nodes") into.updateNodes(data as NodeChanges, first);
+  if (event.kind === "jobs") into.updateJobs(data as JobChanges, first);
   if (event.kind === "cluster") {
     const { sample, utilization } = data as ClusterEvent;
     into.sample.value = sample && { ...sample, ...utilization };
   }
 }
 
-/** What is given out is of now; the rest of it is of the last sample. */
+/** The utilization is current; all other figures are from the last sample. */
 interface ClusterEvent {
   readonly utilization: Pick<Sample, "gpu_utilization" | "gpu_memory_usage">;
   readonly sample: Sample | null;
 }
 
-/** Lists for a while; then events are asked for anew. */
+/** Polls lists for a while. Then events are requested again. */
 async function poll(namespace: string, why: string, stop: AbortSignal): Promise<void> {
   const until = Date.now() + POLLING_SECONDS * 1000;
   while (!stop.aborted && token.value !== "" && refusal.value === "" && Date.now() < until) {
@@ -161,13 +167,13 @@ async function poll(namespace: string, why: string, stop: AbortSignal): Promise<
     if (stop.aborted) return;
     const found: Record<string, Problem> = {};
     if ("status" in nodes) found["nodes"] = nodes;
-    else cluster.takeNodes({ changed: nodes, removed: [] }, true);
+    else cluster.updateNodes({ changed: nodes, removed: [] }, true);
     if ("status" in jobs) found["jobs"] = jobs;
-    else cluster.takeJobs({ changed: jobs, removed: [] }, true);
+    else cluster.updateJobs({ changed: jobs, removed: [] }, true);
     if (figures.ok) cluster.sample.value = figures.value.current;
-    missing.value = found;
+    problems.value = found;
     const reached = Object.values(found).every((each) => each.status !== 0);
-    if (reached) heardAt.value = Date.now();
+    if (reached) lastDataAt.value = Date.now();
     link.value = reached
       ? { state: "polling", why }
       : { state: "waiting", until: Date.now() + POLL_SECONDS * 1000, why: "No answer." };
@@ -175,7 +181,7 @@ async function poll(namespace: string, why: string, stop: AbortSignal): Promise<
   }
 }
 
-/** All pages of a list. */
+/** Returns all pages of a list. */
 export async function pages<T>(
   call: "nodes" | "jobs" | "holders",
   query: Readonly<Record<string, string>>,

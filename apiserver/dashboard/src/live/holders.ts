@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Who holds which GPU, asked for as long as a view shows it. */
+/** Holders of GPUs, fetched as long as a view shows them. */
 
 import { useEffect, useState } from "preact/hooks";
 import type { Problem } from "../api.ts";
@@ -10,13 +10,13 @@ import { pages, pause } from "./feed.ts";
 
 const EVERY_SECONDS = 20;
 
-/** Why they are not known; null: they are, or the login says why. */
+/** Fetches holders. Returns the problem if they are unknown; null: they are known, or the login shows it. */
 export function useHolders(): Problem | null {
   const [problem, setProblem] = useState<Problem | null>(null);
   useEffect(() => {
     if (!token.value) return;
     const stop = new AbortController();
-    const ask = async () => {
+    const refresh = async () => {
       while (!stop.signal.aborted) {
         const found = await pages<Holder>("holders", {}, stop.signal);
         if (stop.signal.aborted) return;
@@ -25,12 +25,12 @@ export function useHolders(): Problem | null {
           if (found.status === 404 || found.status === 401) return;
         } else {
           setProblem(null);
-          cluster.takeHolders(found);
+          cluster.updateHolders(found);
         }
         await pause(EVERY_SECONDS, stop.signal);
       }
     };
-    void ask();
+    void refresh();
     return () => stop.abort();
   }, [token.value]);
   return problem;

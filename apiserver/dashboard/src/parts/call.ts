@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * What a call answers, asked again from time to time.
+ * The answer of a call, which is repeated from time to time.
  *
- * What was shown stays while it is asked, and while nobody answers; not where it is gone, or may not
- * be seen any more.
+ * The last answer stays during a call and while the server does not answer. It is removed if the
+ * object is gone or if the user may not see it any more.
  */
 
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { type Answer, get, type Problem, type Query } from "../api.ts";
 import { token } from "../session.ts";
 
-export interface Asked<T> {
+export interface CallState<T> {
   readonly value: T | null;
   readonly problem: Problem | null;
   readonly loading: boolean;
   readonly again: () => void;
 }
 
-/** @param everySeconds 0: once. @param call empty: nothing is asked. */
-export function useCall<T>(call: string, query: Query = {}, everySeconds = 0): Asked<T> {
+/** @param everySeconds 0: once. @param call empty: no call is made. */
+export function useCall<T>(call: string, query: Query = {}, everySeconds = 0): CallState<T> {
   const key = call && `${call}?${JSON.stringify(query)}`;
   return useAnswer<T>(key, (signal) => get<T>(call, query, signal), everySeconds);
 }
 
 /**
- * The same of an answer that takes several calls.
+ * Like useCall, for an answer that takes several calls.
  *
- * @param key says what is asked; empty: nothing.
+ * @param key identifies the request. Empty: no call is made.
  */
 export function useAnswer<T>(
   key: string,
   ask: (signal: AbortSignal) => Promise<Answer<T>>,
   everySeconds = 0,
-): Asked<T> {
+): CallState<T> {
   const [state, setState] = useState<{ key: string; value: T | null; problem: Problem | null }>({
     key,
     value: null,
@@ -44,7 +44,7 @@ export function useAnswer<T>(
     if (!key || !caller) return;
     const stop = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const look = async () => {
+    const refresh = async () => {
       const answer = await ask(stop.signal);
       if (stop.signal.aborted) return;
       setState((known) => {
@@ -56,9 +56,9 @@ export function useAnswer<T>(
       });
       const seconds = answer.ok || answer.problem.status === 403 ? everySeconds : 5;
       const gone = !answer.ok && (answer.problem.status === 404 || answer.problem.status === 401);
-      if (seconds && !gone) timer = setTimeout(look, seconds * 1000);
+      if (seconds && !gone) timer = setTimeout(refresh, seconds * 1000);
     };
-    void look();
+    void refresh();
     return () => {
       stop.abort();
       clearTimeout(timer);

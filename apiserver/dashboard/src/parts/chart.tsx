@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Figures over time: lines that differ in dash and name as well as in colour; values in words. */
+/** A chart over time. Lines differ in dash and name as well as in colour, and values are in text, too. */
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { clock } from "../format.ts";
@@ -8,7 +8,7 @@ import { ticks, timeTicks } from "./scale.ts";
 export interface Series {
   readonly name: string;
   readonly values: readonly (number | null)[];
-  /** Drawn as a step that is not filled: what is promised, a limit. */
+  /** Whether the series is a limit, such as a nominal quota. */
   readonly bound?: boolean;
 }
 
@@ -17,9 +17,9 @@ interface Props {
   readonly note?: string;
   readonly times: readonly number[];
   readonly series: readonly Series[];
-  /** How a value of it reads. */
-  readonly say: (value: number | null | undefined) => string;
-  readonly most?: number;
+  /** Formats a value. */
+  readonly format: (value: number | null | undefined) => string;
+  readonly max?: number;
   readonly height?: number;
 }
 
@@ -28,7 +28,7 @@ const BOTTOM = 22;
 const TOP = 6;
 const RIGHT = 8;
 
-export function Chart({ title, note, times, series, say, most, height = 180 }: Props) {
+export function Chart({ title, note, times, series, format, max, height = 180 }: Props) {
   const figure = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   const [cursor, setCursor] = useState<number | null>(null);
@@ -41,7 +41,7 @@ export function Chart({ title, note, times, series, say, most, height = 180 }: P
     return () => observer.disconnect();
   }, []);
   const known = series.flatMap((each) => each.values.filter((value) => value !== null));
-  const marks = ticks(most ?? Math.max(...known, 0));
+  const marks = ticks(max ?? Math.max(...known, 0));
   const top = marks.at(-1) ?? 1;
   const [from, to] = [times[0] ?? 0, times.at(-1) ?? 1];
   const x = (time: number) => LEFT + ((time - from) / (to - from || 1)) * (width - LEFT - RIGHT);
@@ -80,7 +80,7 @@ export function Chart({ title, note, times, series, say, most, height = 180 }: P
                 class={`line line-${line % 4} ${each.bound ? "bound" : ""}`}
               />
             </svg>
-            {each.name} <b>{say(each.values[at])}</b>
+            {each.name} <b>{format(each.values[at])}</b>
           </span>
         ))}
       </p>
@@ -88,11 +88,11 @@ export function Chart({ title, note, times, series, say, most, height = 180 }: P
         ref={figure}
         class="chart-area"
         role="slider"
-        aria-label={`${title}: moment shown`}
+        aria-label={`${title}: time shown`}
         aria-valuemin={0}
         aria-valuemax={Math.max(times.length - 1, 0)}
         aria-valuenow={Math.max(at, 0)}
-        aria-valuetext={`${moment === undefined ? "nothing yet" : clock(moment, to - from)}: ${series.map((each) => `${each.name} ${say(each.values[at])}`).join(", ")}`}
+        aria-valuetext={`${moment === undefined ? "no data yet" : clock(moment, to - from)}: ${series.map((each) => `${each.name} ${format(each.values[at])}`).join(", ")}`}
         tabIndex={0}
         style={{ height: `${height}px` }}
         onPointerMove={move}
@@ -132,7 +132,7 @@ export function Chart({ title, note, times, series, say, most, height = 180 }: P
   );
 }
 
-/** A line that is broken where nothing is known. */
+/** Path of a line with gaps where values are unknown. */
 function path(
   times: readonly number[],
   values: readonly (number | null)[],

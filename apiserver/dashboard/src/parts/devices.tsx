@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Nodes with the GPUs that workers have on them, as small pictures. */
+/** Nodes with the GPUs of workers, as small pictures. */
 
 import type { Worker } from "../contract.ts";
 import { byName, count, memory, percent } from "../format.ts";

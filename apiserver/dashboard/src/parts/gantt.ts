@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What a job did when: waited, and tried to run. */
+/** Periods of a job: waiting times and attempts. */
 
 import type { Attempt, Job } from "../contract.ts";
 
@@ -10,11 +10,11 @@ export interface Span {
   readonly where: string;
   readonly from: number;
   readonly to: number;
-  /** It goes on. */
+  /** Whether the period has not ended. */
   readonly open: boolean;
 }
 
-/** Waiting before the first attempt and between two, and the attempts. Milliseconds since 1970. */
+/** Returns the attempts and the waiting times before them, in milliseconds since 1970. */
 export function spans(job: Job, attempts: readonly Attempt[], now: number): readonly Span[] {
   const found: Span[] = [];
   let since = job.created === null ? Number.NaN : Date.parse(job.created);

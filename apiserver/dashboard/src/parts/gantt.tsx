@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A job's time: a bar for each attempt and for each wait, on one axis; a list for who reads. */
+/** A job's history: a bar for each attempt and each waiting time, and the same as a list. */
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { clock, duration, moment } from "../format.ts";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Names of nodes, of which a line ends between two and not within one. */
+/** Names of nodes. Lines break between names and not within a name. */
 
-/** @param of as an answer has them: "n1,n2". */
+/** @param of names as in an answer: "n1,n2". */
 export function NodeNames({ of }: { of: string }) {
   return of
     .split(",")

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What is said where a list is empty: that there is nothing, or that the token may not list it. */
+/** Notice for an empty list: nothing exists, or the token may not list it. */
 
 import type { ComponentChildren } from "preact";
 import { useCall } from "./call.ts";
 import { Empty, Loading } from "./notice.tsx";
 
 interface Props {
-  /** What there would be, such as "jobs". */
+  /** Name of the objects, such as "jobs". */
   readonly what: string;
-  /** Of which kind the token may list none. */
+  /** Kind that the token may not list. */
   readonly kind: "GPUJobs" | "GPUQuotas";
-  /** As the list's answer says; null: it is asked for. */
+  /** Value from the list's answer. null: a call finds out. */
   readonly mayList: boolean | null;
   readonly title: string;
   readonly children?: ComponentChildren;
@@ -27,8 +27,8 @@ export function Nothing({ what, kind, mayList, title, children }: Props) {
   if (may) return <Empty title={title}>{children}</Empty>;
   return (
     <Empty title={`There are no ${what} that you may see`}>
-      This token may list {kind} in no namespace that has any, nor in its own; it needs a role such
-      as <code>gpupack-view</code>.
+      This token may not list {kind} in its own namespace or in any that has some. It needs a role
+      such as <code>gpupack-view</code>.
     </Empty>
   );
 }

@@ -13,7 +13,7 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
-/** A call that was not answered. @param what it would have shown, such as "Cost". */
+/** A failed call. @param what the call would have shown, such as "Cost". */
 export function Missing({
   what,
   problem,
@@ -43,11 +43,11 @@ export function Missing({
   );
 }
 
-/** Stands where something will be, in its size. */
+/** Placeholder in the size of the content. */
 export function Loading({ rows = 6, what }: { rows?: number; what: string }) {
   return (
     <div class="loading" role="status">
-      <span class="visually-hidden">{what} is being loaded</span>
+      <span class="visually-hidden">Loading {what}</span>
       {Array.from({ length: rows }, (_, row) => (
         <div class="loading-row" key={row} />
       ))}

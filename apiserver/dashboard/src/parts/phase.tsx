@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A job's phase or a GPU's health: a shape and a word, and a colour that repeats them. */
+/** A job's phase or a GPU's health: a shape, a word and a colour. */
 
 const SHAPES: Readonly<Record<string, string>> = {
   Admitted: "▷",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A what-if question as a form has it, and as the call takes it. */
+/** A what-if question as the state of the form and as the body of the call. */
 
 export interface Form {
   readonly namespace: string;
@@ -7,7 +7,7 @@ export interface Form {
   readonly kind: "whole" | "share";
   readonly gpus: number;
   readonly percent: number;
-  /** GiB of one GPU. */
+  /** GiB of memory of one GPU. */
   readonly memory: number;
   readonly model: string;
   readonly priority: number;
@@ -40,7 +40,7 @@ export interface Question {
 }
 
 export function question(form: Form): Question {
-  const asked =
+  const request =
     form.kind === "whole"
       ? { gpus: form.gpus }
       : { share: { percent: form.percent, memory: `${form.memory}Gi` } };
@@ -48,7 +48,7 @@ export function question(form: Form): Question {
     namespace: form.namespace.trim(),
     job: {
       workers: form.workers,
-      ...asked,
+      ...request,
       ...(form.model.trim() ? { gpuModels: words(form.model) } : {}),
       ...(form.priority === 0 ? {} : { priority: form.priority }),
       ...(form.interconnect === "nvlink" ? { interconnect: "nvlink" } : {}),
@@ -60,7 +60,7 @@ export function question(form: Form): Question {
   };
 }
 
-/** What stands between commas; models have spaces in them. */
+/** Splits text at commas and line breaks. Models contain spaces. */
 function words(text: string): string[] {
   return text
     .split(/[,\n]/)

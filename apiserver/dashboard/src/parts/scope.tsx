@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Of which namespace jobs, quotas and costs are shown: of one, or of all that may be seen. */
+/** Namespace whose jobs, quotas and costs are shown. Empty: all that the user may see. */
 
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";

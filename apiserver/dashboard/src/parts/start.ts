@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/** When a job that waits starts, by the API's answer: never, not now and unknown are different. */
+/** Start estimate of a pending job in words. Never, not now and unknown differ. */
 
 import type { Start } from "../contract.ts";
 
 export const NEVER = "It can never run with the cluster and the quotas as they are.";
 
-/** @param fitsNow whether it has room now; null: it is not in the queue. */
+/** @param fitsNow whether the job fits now. null: it is not in the queue. */
 export function fit(start: Start | null | undefined, fitsNow: boolean | null): string {
   if (start?.kind === "Never") return NEVER;
   if (fitsNow === null) return "";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A table of any length: rows that are seen are in the page, the others have their place. */
+/** A table of any length. Only visible rows are in the page; spacers replace the others. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -7,12 +7,12 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 export interface Column<T> {
   readonly key: string;
   readonly title: string;
-  /** As of CSS grid's tracks. */
+  /** Track size of the CSS grid. */
   readonly width: string;
   readonly cell: (row: T) => ComponentChildren;
   readonly order?: (a: T, b: T) => number;
   readonly numeric?: boolean;
-  /** Not on narrow screens. */
+  /** Whether the column is hidden on narrow screens. */
   readonly wideOnly?: boolean;
 }
 
@@ -21,7 +21,7 @@ interface Props<T> {
   readonly columns: readonly Column<T>[];
   readonly rows: readonly T[];
   readonly keyOf: (row: T) => string;
-  /** By which the rows stand at first; rows come in the order of "" otherwise. */
+  /** Key of the column by which rows are sorted at first. Empty: rows keep their order. */
   readonly sort?: string;
   readonly tall?: boolean;
 }

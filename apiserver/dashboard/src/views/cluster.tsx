@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The cluster at a glance: figures, every GPU, and the node that is looked at. */
+/** Overview of the cluster: figures, a map of all GPUs, and the selected node. */
 
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import type { Node } from "../contract.ts";
@@ -24,19 +24,19 @@ import {
   ranked,
 } from "../heat/measures.ts";
 import { cluster } from "../live/cluster.ts";
-import { missing } from "../live/feed.ts";
+import { problems } from "../live/feed.ts";
 import { useHolders } from "../live/holders.ts";
 import { Empty, Loading, Missing } from "../parts/notice.tsx";
 import { Phase } from "../parts/phase.tsx";
 import { theme } from "../theme.ts";
 import { NodePanel } from "./node.tsx";
 
-/** Of figures that count jobs which the caller may not list. */
-const OF_ALL = "in all namespaces";
+/** Note on figures that include jobs which the caller may not list. */
+const ALL_NAMESPACES = "in all namespaces";
 
 export function ClusterView() {
   const holderProblem = useHolders();
-  const [measure, setMeasure] = useState<Measure>("given");
+  const [measure, setMeasure] = useState<Measure>("allocated");
   const [search, setSearch] = useState("");
   const [cell, setCell] = useState(0);
   const [fit, setFit] = useState(0);
@@ -56,7 +56,7 @@ export function ClusterView() {
       }),
     [fit],
   );
-  const problem = missing.value["nodes"];
+  const problem = problems.value["nodes"];
   const pointed = place && nodes[place.node];
   const device = pointed && place && pointed.devices[place.device];
   return (
@@ -65,7 +65,7 @@ export function ClusterView() {
       <Figures />
       <div class="toolbar">
         <fieldset class="choice">
-          <legend class="visually-hidden">What is shown of each GPU</legend>
+          <legend class="visually-hidden">Measure of each GPU</legend>
           {MEASURES.map((each) => (
             <label key={each.measure}>
               <input
@@ -105,7 +105,7 @@ export function ClusterView() {
       <Legend measure={measure} ranks={ranks} />
       <p id="heat-help" class="visually-hidden">
         Arrow keys move from GPU to GPU, Enter shows its node, plus and minus change the size. The
-        same stands in the view Nodes as a table.
+        Nodes view shows the same as a table.
       </p>
       <output id="heat-readout" class="readout" aria-live="polite">
         {device
@@ -143,12 +143,12 @@ export function ClusterView() {
           <NodePanel name={open} />
         </aside>
       </div>
-      {holderProblem && <p class="muted">Who holds GPUs: {holderProblem.detail}</p>}
+      {holderProblem && <p class="muted">Holders of GPUs: {holderProblem.detail}</p>}
     </main>
   );
 }
 
-/** The same array as long as the nodes are the same: the painter replaces what changes in it. */
+/** Returns the same array as long as the set of nodes is the same. The painter replaces changed nodes in it. */
 function useNodes(): Node[] {
   const [shape, setShape] = useState(0);
   useEffect(
@@ -176,16 +176,16 @@ function Figures() {
   const counted = useMemo(() => counts(), [cluster.nodesVersion.value]);
   const known = cluster.nodesKnown.value;
   const shown: readonly [string, string, string?][] = [
-    ["GPUs given out", sample ? percent(sample.gpu_utilization) : "–"],
-    ["GPU memory given out", sample ? percent(sample.gpu_memory_usage) : "–"],
+    ["GPUs allocated", sample ? percent(sample.gpu_utilization) : "–"],
+    ["GPU memory allocated", sample ? percent(sample.gpu_memory_usage) : "–"],
     [
       "Whole GPUs free",
       known ? whole(counted.free) : "–",
       known ? `of ${whole(counted.gpus)}` : "",
     ],
     ["Nodes", known ? whole(counted.nodes) : "–", counted.away ? `${counted.away} not ready` : ""],
-    ["Jobs running", sample ? whole(sample.running_jobs) : "–", OF_ALL],
-    ["Jobs waiting", sample ? whole(sample.waiting_jobs) : "–", OF_ALL],
+    ["Jobs running", sample ? whole(sample.running_jobs) : "–", ALL_NAMESPACES],
+    ["Jobs waiting", sample ? whole(sample.waiting_jobs) : "–", ALL_NAMESPACES],
   ];
   return (
     <div class="figures">

@@ -88,7 +88,7 @@ export function CostView() {
 }
 
 function Shown({ cost, group }: { cost: Cost; group: GroupBy }) {
-  const most = Math.max(...cost.rows.map((row) => row.cost ?? 0), 1e-9);
+  const maxCost = Math.max(...cost.rows.map((row) => row.cost ?? 0), 1e-9);
   const columns: readonly Column<CostRow>[] = [
     {
       key: "of",
@@ -104,7 +104,7 @@ function Shown({ cost, group }: { cost: Cost; group: GroupBy }) {
       wideOnly: true,
       cell: (row) => (
         <span class="meter" aria-hidden="true">
-          <span style={{ width: `${((row.cost ?? 0) / most) * 100}%` }} />
+          <span style={{ width: `${((row.cost ?? 0) / maxCost) * 100}%` }} />
         </span>
       ),
     },
@@ -219,19 +219,19 @@ function nameOf(row: CostRow, group: GroupBy): string {
   return group === "job" ? `${row.namespace}/${row.job}` : row[group];
 }
 
-/** A column of figures, of rows of either kind. */
+/** A column of figures, for rows of either kind. */
 function figures<K extends string>(
   key: K,
-  of: { title: string; digits: number; wideOnly?: boolean },
+  options: { title: string; digits: number; wideOnly?: boolean },
 ): Column<Readonly<Record<K, number | null>>> {
   return {
     key,
-    title: of.title,
+    title: options.title,
     width: "minmax(88px, 0.8fr)",
     numeric: true,
-    wideOnly: of.wideOnly ?? false,
+    wideOnly: options.wideOnly ?? false,
     order: (a, b) => (a[key] ?? 0) - (b[key] ?? 0),
-    cell: (row) => figure(row[key], of.digits),
+    cell: (row) => figure(row[key], options.digits),
   };
 }
 

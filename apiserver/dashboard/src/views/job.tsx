@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** One job: what it does, why it waits, its attempts, and where its workers are. */
+/** One job: its state, the reason why it waits, its attempts and the placement of its workers. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -19,16 +19,16 @@ import { format } from "../route.ts";
 
 export function JobView({ namespace, name }: { namespace: string; name: string }) {
   const path = `jobs/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
-  const asked = useCall<JobDetail>(path, {}, 10);
+  const call = useCall<JobDetail>(path, {}, 10);
   const live = cluster.jobsVersion.value && cluster.jobs.get(`${namespace}/${name}`);
   const changed = live ? `${live.phase} ${live.attempt} ${live.nodes}` : "";
   const before = useRef(changed);
   useEffect(() => {
-    if (changed !== before.current) asked.again();
+    if (changed !== before.current) call.again();
     before.current = changed;
   }, [changed]);
-  const detail = asked.value;
-  const gone = asked.problem?.status === 404 && !live;
+  const detail = call.value;
+  const gone = call.problem?.status === 404 && !live;
   const job = gone ? undefined : live || detail?.job;
   return (
     <main class="view" id="main" tabIndex={-1}>
@@ -40,9 +40,9 @@ export function JobView({ namespace, name }: { namespace: string; name: string }
         {job && <Phase of={job.phase} />}
       </div>
       {gone ? (
-        <Empty title="There is no such job">It was deleted, or never was.</Empty>
-      ) : asked.problem && !detail ? (
-        <Missing what={`Job ${namespace}/${name}`} problem={asked.problem} again={asked.again} />
+        <Empty title="This job does not exist">It was deleted or never existed.</Empty>
+      ) : call.problem && !detail ? (
+        <Missing what={`Job ${namespace}/${name}`} problem={call.problem} again={call.again} />
       ) : !detail || !job ? (
         <Loading what="The job" />
       ) : (
@@ -59,7 +59,7 @@ export function JobView({ namespace, name }: { namespace: string; name: string }
           {detail.workers?.length ? (
             <Workers workers={detail.workers} />
           ) : (
-            <Empty title="No worker has a place now" />
+            <Empty title="No worker is placed now" />
           )}
         </>
       )}
@@ -94,10 +94,10 @@ function Facts({ job }: { job: Job }) {
 
 function Attempts({ detail, job }: { detail: JobDetail; job: Job }) {
   const shown = spans(job, detail.attempts, seconds.value);
-  return shown.length > 0 ? <Gantt spans={shown} /> : <Empty title="It was not tried yet" />;
+  return shown.length > 0 ? <Gantt spans={shown} /> : <Empty title="No attempt yet" />;
 }
 
-/** @param before the job's message: of when it was looked at last, so no figure of it need be of now. */
+/** @param before the job's last message. Its figures may be out of date. */
 function Explained({ path, before }: { path: string; before: string }) {
   const { value, problem } = useCall<Explanation>(`${path}/explain`, {}, 10);
   if (!value) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Jobs: all, and those that wait with the reason why. */
+/** Lists of all jobs, and of pending jobs with the reason why they wait. */
 
 import { useMemo, useState } from "preact/hooks";
 import { PHASES } from "../choices.ts";
@@ -7,14 +7,14 @@ import { minutes } from "../clock.ts";
 import type { Job, Queue, Waiting } from "../contract.ts";
 import { age, byName, count, shownOf } from "../format.ts";
 import { cluster, keyOf } from "../live/cluster.ts";
-import { missing } from "../live/feed.ts";
+import { problems } from "../live/feed.ts";
 import { useAnswer } from "../parts/call.ts";
 import { Nothing } from "../parts/nothing.tsx";
 import { Loading, Missing } from "../parts/notice.tsx";
 import { Phase } from "../parts/phase.tsx";
 import { Scope, scope } from "../parts/scope.tsx";
 import { type Column, Table } from "../parts/table.tsx";
-import { queue, rowOf } from "../queue.ts";
+import { queue, rowKey } from "../queue.ts";
 import { format } from "../route.ts";
 
 const NAME: Column<Job> = {
@@ -100,11 +100,11 @@ const WAITING: readonly Column<Waiting>[] = [
     width: "minmax(120px, 4fr)",
     cell: (job) => (
       <span class="two-lines" title={job.message}>
-        {job.message || job.reason || "not looked at yet"}
+        {job.message || job.reason || "not considered yet"}
       </span>
     ),
   },
-  { ...AGE, title: "Waits for", order: undefined as never },
+  { ...AGE, title: "Waiting time", order: undefined as never },
 ];
 
 function waitingName(row: Waiting) {
@@ -126,7 +126,7 @@ export function JobsView() {
     () => [...cluster.jobs.values()].filter((job) => phase === "" || job.phase === phase),
     [version, phase],
   );
-  const problem = missing.value["jobs"];
+  const problem = problems.value["jobs"];
   return (
     <main class="view fills" id="main" tabIndex={-1}>
       <div class="view-head">
@@ -154,7 +154,7 @@ export function JobsView() {
           mayList={cluster.jobs.size > 0 || scope.value !== "" || null}
           title={phase ? `No job is ${phase}` : "There are no jobs that you may see"}
         >
-          <code>kubectl apply</code> a GPUJob, and it is here.
+          Create a GPUJob with <code>kubectl apply</code>.
         </Nothing>
       ) : (
         <Table label="Jobs" columns={ALL} rows={rows} keyOf={keyOf} sort="age" />
@@ -193,7 +193,7 @@ export function QueueView() {
           Each has its GPUs or has ended.
         </Nothing>
       ) : (
-        <Table label="Queue" columns={WAITING} rows={value.waiting} keyOf={rowOf} tall />
+        <Table label="Queue" columns={WAITING} rows={value.waiting} keyOf={rowKey} tall />
       )}
     </main>
   );

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Asks for a token; a token that is over brings it back over what was shown. */
+/** The sign-in form. If a token has expired, the form is shown over the view. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { refusal, signIn, signOut, token } from "../session.ts";
@@ -34,7 +34,7 @@ function Dialog() {
       onCancel={(event) => event.preventDefault()}
     >
       <h2 id="again">Sign in again</h2>
-      <p>The view stays as it is behind this.</p>
+      <p>The view behind this dialog stays as it is.</p>
       <Form />
       <button type="button" class="quiet" onClick={signOut}>
         Forget everything instead
@@ -56,7 +56,7 @@ function Form() {
   };
   return (
     <form onSubmit={submit} autocomplete="off">
-      <label for="token">Token of the Kubernetes API server, or of this machine's</label>
+      <label for="token">Token of the Kubernetes API server, or of this machine's server</label>
       <textarea
         id="token"
         rows={4}
@@ -79,13 +79,13 @@ function Form() {
         Sign in
       </button>
       <div id="token-help" class="muted">
-        <p>Of a service account, whose rights decide what is shown:</p>
+        <p>For a service account. Its permissions decide what is shown:</p>
         <pre>{COMMAND}</pre>
-        <p>Of one machine's server, without a cluster:</p>
+        <p>For the server of a single machine, without a cluster:</p>
         <pre>{HOST_COMMAND}</pre>
         <p>
-          It stays in this tab until that is closed, is in no address, and goes to this server
-          alone.
+          The token stays in this tab until the tab is closed. It is not part of an address, and is
+          sent only to this server.
         </p>
       </div>
     </form>

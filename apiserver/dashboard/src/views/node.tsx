@@ -18,7 +18,7 @@ export function NodeView({ name }: { name: string }) {
         <a href={format("nodes")}>Nodes</a>
       </p>
       <NodePanel name={name} heading="h1" />
-      {problem && <p class="muted">Who holds GPUs: {problem.detail}</p>}
+      {problem && <p class="muted">Holders of GPUs: {problem.detail}</p>}
     </main>
   );
 }
@@ -28,9 +28,10 @@ export function NodePanel({ name, heading = "h2" }: { name: string; heading?: "h
   void cluster.nodesVersion.value;
   const node = cluster.nodes.get(name);
   if (!name)
-    return <Empty title="No node is chosen">Choose a GPU in the map to see its node.</Empty>;
+    return <Empty title="No node is selected">Select a GPU in the map to see its node.</Empty>;
   if (!node && !cluster.nodesKnown.value) return <Loading what={name} />;
-  if (!node) return <Empty title={`${name} is not there`}>It may have left the cluster.</Empty>;
+  if (!node)
+    return <Empty title={`Node ${name} does not exist`}>It may have left the cluster.</Empty>;
   const simulated = node.devices.some((device) => device.simulated);
   return (
     <>
@@ -40,7 +41,7 @@ export function NodePanel({ name, heading = "h2" }: { name: string; heading?: "h
       <p class="muted">
         {node.gpu_type} · {count(node.total_gpus, "GPU")}
         {simulated && " (simulated)"} · {node.ready ? "ready" : "not ready"} ·{" "}
-        {percent(node.utilization)} given out
+        {percent(node.utilization)} allocated
       </p>
       <ul class="gpus">
         {node.devices.map((device) => (
@@ -55,7 +56,7 @@ export function NodePanel({ name, heading = "h2" }: { name: string; heading?: "h
 
 function Gpu({ device }: { device: Device }) {
   const holders = cluster.holders.value;
-  const given = device.given_percent;
+  const allocated = device.given_percent;
   const held = holders.get(device.uuid) ?? [];
   return (
     <>
@@ -65,8 +66,8 @@ function Gpu({ device }: { device: Device }) {
         <Phase of={device.health} />
       </div>
       <div class="gpu-given">
-        <Meter value={given} label={`Given out of GPU ${device.index}`} />
-        <span class="numeric">{percent(given)}</span>
+        <Meter value={allocated} label={`Allocated part of GPU ${device.index}`} />
+        <span class="numeric">{percent(allocated)}</span>
       </div>
       <dl class="gpu-facts">
         <div>

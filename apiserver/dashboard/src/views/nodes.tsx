@@ -6,7 +6,7 @@ import type { Node } from "../contract.ts";
 import { byName, count, mebibytes, memory, percent, temperature } from "../format.ts";
 import { HEALTHS } from "../heat/colours.ts";
 import { cluster } from "../live/cluster.ts";
-import { missing } from "../live/feed.ts";
+import { problems } from "../live/feed.ts";
 import { Empty, Loading, Missing } from "../parts/notice.tsx";
 import { Phase } from "../parts/phase.tsx";
 import { type Column, Table } from "../parts/table.tsx";
@@ -29,13 +29,13 @@ const COLUMNS: readonly Column<Node>[] = [
     cell: (node) => node.gpu_type + (simulated(node) ? " (simulated)" : ""),
   },
   {
-    key: "given",
-    title: "Given out",
+    key: "allocated",
+    title: "Allocated",
     width: "minmax(84px, 1.2fr)",
     order: (a, b) => a.utilization - b.utilization,
     cell: (node) => (
       <span class="with-meter">
-        <Meter value={node.utilization} label={`Given out of ${node.node_name}`} />
+        <Meter value={node.utilization} label={`Allocated part of ${node.node_name}`} />
         <span class="numeric">{percent(node.utilization)}</span>
       </span>
     ),
@@ -87,7 +87,7 @@ export function NodesView() {
     const all = [...cluster.nodes.values()];
     return words ? all.filter((node) => has(node, words)) : all;
   }, [version, words]);
-  const problem = missing.value["nodes"];
+  const problem = problems.value["nodes"];
   return (
     <main class="view fills" id="main" tabIndex={-1}>
       <div class="view-head">
@@ -108,7 +108,7 @@ export function NodesView() {
       ) : !cluster.nodesKnown.value ? (
         <Loading what="Nodes" rows={12} />
       ) : rows.length === 0 ? (
-        <Empty title={words ? "No node is called so" : "No node has GPUs"} />
+        <Empty title={words ? "No node matches" : "No node has GPUs"} />
       ) : (
         <Table
           label="Nodes"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/** How well GPUs are packed: over the last hour, and what room there is now. */
+/** Packing of GPUs: allocation and fragmentation over the last hour, and free GPUs now. */
 
 import { useMemo } from "preact/hooks";
 import type { Monitoring, Sample } from "../contract.ts";
 import { byName, count, figure, percent, whole } from "../format.ts";
 import { cluster } from "../live/cluster.ts";
-import { missing } from "../live/feed.ts";
+import { problems } from "../live/feed.ts";
 import { useCall } from "../parts/call.ts";
 import { Chart } from "../parts/chart.tsx";
 import { Empty, Loading, Missing } from "../parts/notice.tsx";
@@ -16,19 +16,19 @@ export function PackingView() {
     <main class="view" id="main" tabIndex={-1}>
       <div class="view-head">
         <h1>Packing</h1>
-        <span class="muted">the last hour, as this server saw it</span>
+        <span class="muted">the last hour, as sampled by this server</span>
       </div>
       {problem && !value ? (
         <Missing what="Packing" problem={problem} again={again} />
       ) : !value ? (
         <Loading what="Packing" />
       ) : value.history.length === 0 ? (
-        <Empty title="Nothing was seen yet">The server began only just now.</Empty>
+        <Empty title="No samples yet">The server has just started.</Empty>
       ) : (
         <Past history={value.history} />
       )}
-      <h2>Room now</h2>
-      <Room />
+      <h2>Free GPUs now</h2>
+      <FreeGpus />
     </main>
   );
 }
@@ -43,10 +43,10 @@ function Past({ history }: { history: readonly Sample[] }) {
   return (
     <div class="charts">
       <Chart
-        title="Given out"
+        title="Allocated"
         times={times}
-        say={percent}
-        most={100}
+        format={percent}
+        max={100}
         series={[
           { name: "GPUs", values: of("gpu_utilization") },
           { name: "memory", values: of("gpu_memory_usage") },
@@ -54,24 +54,24 @@ function Past({ history }: { history: readonly Sample[] }) {
       />
       <Chart
         title="Fragmentation"
-        note="free GPUs that are in no free block of the largest node's size"
+        note="free GPUs outside fully free nodes"
         times={times}
-        say={percent}
-        most={100}
+        format={percent}
+        max={100}
         series={[{ name: "of the free GPUs", values: of("fragmentation") }]}
       />
       <Chart
         title="Whole GPUs free"
-        note="those of nodes that are not ready, too"
+        note="including nodes that are not ready"
         times={times}
-        say={(value) => figure(value, 0)}
+        format={(value) => figure(value, 0)}
         series={[{ name: "free", values: of("available_gpus") }]}
       />
       <Chart
         title="Jobs"
-        note="of all namespaces, those that you may not list too"
+        note="of all namespaces, including those that you may not list"
         times={times}
-        say={(value) => figure(value, 0)}
+        format={(value) => figure(value, 0)}
         series={[
           { name: "running", values: of("running_jobs") },
           { name: "waiting", values: of("waiting_jobs") },
@@ -81,26 +81,26 @@ function Past({ history }: { history: readonly Sample[] }) {
   );
 }
 
-/** Of each model, how many nodes have so many whole GPUs free: what the next job can find. */
-function Room() {
-  const models = useMemo(() => room(), [cluster.nodesVersion.value]);
-  const problem = missing.value["nodes"];
+/** Number of nodes by free whole GPUs, for each model: what the next job can use. */
+function FreeGpus() {
+  const models = useMemo(() => countFree(), [cluster.nodesVersion.value]);
+  const problem = problems.value["nodes"];
   if (problem) return <Missing what="Nodes" problem={problem} />;
   if (!cluster.nodesKnown.value) return <Loading what="Nodes" />;
   if (models.length === 0) return <Empty title="No node has GPUs" />;
   return (
-    <div class="rooms">
+    <div class="free-gpus">
       {models.map(([model, free]) => (
-        <RoomOf key={model} model={model} free={free} />
+        <FreeGpusOfModel key={model} model={model} free={free} />
       ))}
     </div>
   );
 }
 
-function RoomOf({ model, free }: { model: string; free: readonly number[] }) {
-  const most = Math.max(...free, 1);
+function FreeGpusOfModel({ model, free }: { model: string; free: readonly number[] }) {
+  const max = Math.max(...free, 1);
   return (
-    <table class="room">
+    <table class="free-gpus-of-model">
       <caption>
         {model} <span class="muted">· {count(sum(free), "node")}</span>
       </caption>
@@ -115,7 +115,7 @@ function RoomOf({ model, free }: { model: string; free: readonly number[] }) {
           <tr key={gpus}>
             <th scope="row">{count(gpus, "GPU")}</th>
             <td>
-              <span class="room-bar" style={{ width: `${(nodes / most) * 75}%` }} />
+              <span class="free-gpus-bar" style={{ width: `${(nodes / max) * 75}%` }} />
               {whole(nodes)}
             </td>
           </tr>
@@ -125,7 +125,7 @@ function RoomOf({ model, free }: { model: string; free: readonly number[] }) {
   );
 }
 
-function room(): [string, number[]][] {
+function countFree(): [string, number[]][] {
   const found = new Map<string, number[]>();
   for (const node of cluster.nodes.values()) {
     const free = found.get(node.gpu_type) ?? [];

@@ -41,7 +41,7 @@ const COLUMNS: readonly Column<Quota>[] = [
     cell: (quota) => <Use quota={quota} />,
   },
   numeric("used", "Used"),
-  numeric("nominal", "Promised"),
+  numeric("nominal", "Nominal"),
   numeric("borrowed", "Borrowed", true),
   numeric("lent", "Lent", true),
   { ...numeric("running", "Running", true), cell: (quota) => quota.running },
@@ -118,7 +118,7 @@ function Past({ history }: { history: QuotaHistory }) {
             note={`GPUs${series.cohort && ` · ${series.cohort}`}`}
             times={times}
             series={linesOf(series)}
-            say={figure}
+            format={figure}
             height={130}
           />
         ))}
@@ -152,7 +152,7 @@ function Use({ quota }: { quota: Quota }) {
     <span class="use" role="img" aria-label={label} title={label}>
       <span class="use-own" style={{ width: `${((used - borrowed) / most) * 100}%` }} />
       <span class="use-borrowed" style={{ width: `${(borrowed / most) * 100}%` }} />
-      <span class="use-promised" style={{ left: `${(nominal / most) * 100}%` }} />
+      <span class="use-nominal" style={{ left: `${(nominal / most) * 100}%` }} />
     </span>
   );
 }

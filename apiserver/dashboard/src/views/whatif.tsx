@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Asks what would become of a job, which is not made. */
+/** The what-if question: what would happen to a job that does not exist. */
 
 import { useState } from "preact/hooks";
 import { type Answer, post } from "../api.ts";
-import { LEAST, MOST, POLICIES } from "../choices.ts";
+import { MAX, MIN, POLICIES } from "../choices.ts";
 import type { WhatIf } from "../contract.ts";
 import { count, duration, queued } from "../format.ts";
 import { keyOf } from "../live/cluster.ts";
@@ -56,7 +56,7 @@ export function WhatIfView() {
           <Count
             label="Workers"
             value={form.workers}
-            most={MOST.workers}
+            most={MAX.workers}
             set={(to) => set("workers", to)}
           />
           <fieldset class="choice">
@@ -81,13 +81,13 @@ export function WhatIfView() {
             </label>
           </fieldset>
           {form.kind === "whole" ? (
-            <Count label="GPUs" value={form.gpus} most={MOST.gpus} set={(to) => set("gpus", to)} />
+            <Count label="GPUs" value={form.gpus} most={MAX.gpus} set={(to) => set("gpus", to)} />
           ) : (
             <>
               <Count
                 label="Percent"
                 value={form.percent}
-                most={MOST.percent}
+                most={MAX.percent}
                 set={(to) => set("percent", to)}
               />
               <Count
@@ -119,8 +119,8 @@ export function WhatIfView() {
           <Count
             label="Priority"
             value={form.priority}
-            least={LEAST.priority}
-            most={MOST.priority}
+            least={MIN.priority}
+            most={MAX.priority}
             set={(to) => set("priority", to)}
           />
           <Text
@@ -153,9 +153,9 @@ export function WhatIfView() {
         </form>
         <section class="what-if-answer" aria-live="polite" aria-label="Answer">
           {answer === null ? (
-            <p class="muted">The answer stands here.</p>
+            <p class="muted">The answer appears here.</p>
           ) : answer.ok ? (
-            <Told answer={answer.value} />
+            <AnswerText answer={answer.value} />
           ) : (
             <Missing what="What if" problem={answer.problem} />
           )}
@@ -165,7 +165,7 @@ export function WhatIfView() {
   );
 }
 
-function Told({ answer }: { answer: WhatIf }) {
+function AnswerText({ answer }: { answer: WhatIf }) {
   const stopped = answer.preempts.length + answer.preempts_hidden;
   return (
     <>

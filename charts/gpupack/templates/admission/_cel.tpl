@@ -17,7 +17,7 @@ c.?resources.?limits.orValue({})
 {{- end }}
 
 {{/* Whether a container requests a resource of gpupack. */}}
-{{- define "gpupack.cel.asks" -}}
+{{- define "gpupack.cel.requestsGpus" -}}
 {{ include "gpupack.cel.limits" . }}.exists(name, name.startsWith('gpupack.dev/'))
 {{- end }}
 
@@ -65,7 +65,7 @@ c.?env.orValue([]).exists(e, e.name in {{ include "gpupack.cel.texts" (include "
 {{- end }}
 
 {{/*
-Annotations of this request that ask a container runtime for devices. A plugin of the runtime often puts
+Annotations of this request that request devices from a container runtime. A plugin of the runtime often puts
 its own name before the domain (nvidia.cdi.k8s.io). Called with protectHosts.
 */}}
 {{- define "gpupack.cel.hostAnnotations" -}}

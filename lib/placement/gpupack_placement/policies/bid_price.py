@@ -81,23 +81,23 @@ class BidPrice(Policy):
         self._before = RowMemo(np.int64, kept=1)
         self._lock = Lock()
 
-    def informed(self, outlook: DemandForecast) -> "BidPrice":
-        """Return the policy with prices by the outlook's mix.
+    def informed(self, forecast: DemandForecast) -> "BidPrice":
+        """Return the policy with prices by the forecast's mix.
 
         Raises:
             NoPrices: the LP was not solved.
         """
         informed = BidPrice()
-        if not outlook.mix.demands:
+        if not forecast.mix.demands:
             return informed
-        settled = round(_MILLE * min(1.0, outlook.churn / SETTLED_CHURN))
-        if (settled, outlook.mix) == (self.settled, self._mix):
+        settled = round(_MILLE * min(1.0, forecast.churn / SETTLED_CHURN))
+        if (settled, forecast.mix) == (self.settled, self._mix):
             return self
-        informed.settled, informed._mix = settled, outlook.mix
-        informed.worth = worth_of_gaps(outlook.mix)
-        informed.stranding = Stranding(cores_per_gpu(outlook.mix), weight=STRANDED)
-        informed.fragmentation = Fragmentation(with_large_jobs(outlook.mix))
-        informed._sought = SoughtKinds(outlook.mix)
+        informed.settled, informed._mix = settled, forecast.mix
+        informed.worth = worth_of_gaps(forecast.mix)
+        informed.stranding = Stranding(cores_per_gpu(forecast.mix), weight=STRANDED)
+        informed.fragmentation = Fragmentation(with_large_jobs(forecast.mix))
+        informed._sought = SoughtKinds(forecast.mix)
         informed.fragmentation.extend_tables(self.fragmentation.kinds, columns=0)
         return informed
 

@@ -48,9 +48,9 @@ class Fgd(Policy):
         self._scores = RowMemo(np.int8)
         self._lock = Lock()
 
-    def informed(self, outlook: DemandForecast) -> "Fgd":
-        """Return the policy with the typical pods of the outlook; its tables are ready."""
-        typical = typical_pods(outlook.mix)
+    def informed(self, forecast: DemandForecast) -> "Fgd":
+        """Return the policy with the typical pods of the forecast; its tables are ready."""
+        typical = typical_pods(forecast.mix)
         if typical == self._mix:
             return self
         informed = Fgd(typical)

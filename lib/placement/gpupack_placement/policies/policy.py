@@ -33,7 +33,7 @@ class Policy(ABC):
         again only the node of the last worker. The view must not be changed.
         """
 
-    def informed(self, outlook: DemandForecast) -> "Policy":
+    def informed(self, forecast: DemandForecast) -> "Policy":
         """Return this policy with the expected demand; one that does not look ahead stays as it is.
 
         The call may take long (an LP), so it runs outside decisions, which go on with the old
@@ -42,7 +42,7 @@ class Policy(ABC):
         Raises:
             DecisionError: the policy could not be informed; go on with the present policy.
         """
-        del outlook
+        del forecast
         return self
 
     def share_column(self, view: Arrays, request: Request, row: int, columns: Sequence[int]) -> int:

@@ -41,9 +41,9 @@ class Weighted(Policy):
             total += weight * _normalised(policy.score(view, request, rows))
         return total
 
-    def informed(self, outlook: DemandForecast) -> "Weighted":
+    def informed(self, forecast: DemandForecast) -> "Weighted":
         """Return the combination of the informed policies."""
-        return Weighted([(weight, policy.informed(outlook)) for weight, policy in self._parts])
+        return Weighted([(weight, policy.informed(forecast)) for weight, policy in self._parts])
 
     def share_column(self, view: Arrays, request: Request, row: int, columns: Sequence[int]) -> int:
         """Return the column that the policy with the largest weight chooses."""

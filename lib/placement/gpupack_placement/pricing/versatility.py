@@ -7,7 +7,7 @@
 A GPU of 48 GiB can serve each request that one of 24 GiB can serve, and not the other way round;
 the same holds for cliques. So among the kinds in the cluster the one that the fewest requests could
 use goes first, as it would with a history in which each size was requested equally often. From the
-first outlook on, sought_kinds.py takes its place.
+first forecast on, sought_kinds.py takes its place.
 
 A step is a quarter of a GPU, so that it counts even for a tenth of a GPU where nodes are
 distinguished by 0.0234 GPU. Models have no order of their own: which of two with equal memory is in

@@ -398,7 +398,7 @@ class Admissions:
         if waiting is not None and job in self._queue.state.pending:
             wait = self._queue.explain(job, self._ledger.cluster, self.now(), self._plan)
             if wait.lacks_only_gpus:
-                self._show_lack(pod, self.now() - waiting.asked_at)
+                self._notify_autoscaler(pod, self.now() - waiting.asked_at)
             return wait.message
         return self._waiting.obstacle(pod.metadata.uid)
 
@@ -415,7 +415,7 @@ class Admissions:
     def planner(self, also: Mapping[JobId, str | None]) -> Planner:
         """Return a planner of pending jobs and of those in `also`, for a copy of the queue.
 
-        `also` has the policies of other jobs. Policies have the present outlook.
+        `also` has the policies of other jobs. Policies have the present forecast.
         """
         policy_of = {job: self._waiting[job].ask.policy for job in self._waiting} | dict(also)
         by_name = self._policies.all()
@@ -576,9 +576,9 @@ class Admissions:
         self._queue.submit(ask.job, since)
         return True
 
-    def _show_lack(self, pod: objects.Pod, waited: float) -> None:
+    def _notify_autoscaler(self, pod: objects.Pod, waited: float) -> None:
         """Show a pod to kube-scheduler, since autoscalers read pods that it cannot place."""
-        after = self._decisions.queue.show_lack_after_seconds
+        after = self._decisions.queue.notify_autoscaler_after_seconds
         if after is not None and waited >= after:
             self._notifiers.gates.open(pod, None)
 

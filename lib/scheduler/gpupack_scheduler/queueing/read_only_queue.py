@@ -5,7 +5,7 @@
     pending jobs             GPUJobs by their statuses; standalone pods behind gpupack's gate
     preemptions              from statuses and annotations
     quotas, averages         GPUQuotas and GPUCohorts
-    outlook of policies      the published one (outlooks.py)
+    forecast of policies      the published one (published_forecast.py)
 
 It decides nothing and notifies no component. The queue's own cycles on a copy answer a question
 (gpupack_queue.what_if). What these cycles find out about pending jobs is remembered here,

@@ -19,20 +19,20 @@ class PreemptionSettings(Wire, frozen=True, forbid_unknown_fields=True):
     """Policies of preemption.
 
     Attributes:
-        nominal: reclaim: a namespace gets its nominal quota back from namespaces that borrow.
+        reclaim: a namespace gets its nominal quota back from namespaces that borrow.
         fair_share: a namespace takes from one with a larger share value.
         priority: a job takes from jobs of lower priority of its own namespace.
         pods: standalone pods can be preempted, too: they are evicted.
         min_run_seconds: no job is preempted that has run for less, unless a cohort says otherwise.
-        patience_seconds: victims that have not ended by then are reported, and left alone.
+        victim_timeout_seconds: victims that have not ended by then are reported, and left alone.
     """
 
-    nominal: bool = True
+    reclaim: bool = True
     fair_share: bool = True
     priority: bool = True
     pods: bool = True
     min_run_seconds: Seconds = 60.0
-    patience_seconds: Seconds = 120.0
+    victim_timeout_seconds: Seconds = 120.0
 
 
 class ConsolidationSettings(Wire, frozen=True, forbid_unknown_fields=True):
@@ -41,8 +41,8 @@ class ConsolidationSettings(Wire, frozen=True, forbid_unknown_fields=True):
     Attributes:
         ratio: maximum GPU-hours that the moves cost per GPU-hour gained; 0: no job moves.
         min_wait_seconds: no job moves for one that has waited for less.
-        most: maximum of jobs that move for one job.
-        calm_seconds: no job moves that started, or was moved, less than this time ago.
+        max_moves: maximum of jobs that move for one job.
+        cooldown_seconds: no job moves that started, or was moved, less than this time ago.
         restart_seconds: assumed cost of a move, in addition to the work that is repeated.
         checkpoint_seconds: maximum of work that is assumed to be repeated.
         horizon_seconds: maximum time that counts as gained by an earlier start.
@@ -50,8 +50,8 @@ class ConsolidationSettings(Wire, frozen=True, forbid_unknown_fields=True):
 
     ratio: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
     min_wait_seconds: Seconds = 300.0
-    most: Annotated[int, msgspec.Meta(ge=0, le=64)] = 8
-    calm_seconds: Seconds = 3600.0
+    max_moves: Annotated[int, msgspec.Meta(ge=0, le=64)] = 8
+    cooldown_seconds: Seconds = 3600.0
     restart_seconds: Seconds = 60.0
     checkpoint_seconds: Seconds = 600.0
     horizon_seconds: Seconds = 3600.0
@@ -63,15 +63,15 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
     Attributes:
         order: whether later jobs may start before a queue head that does not fit.
         half_life_seconds: half-life of past usage; 0: only current usage counts.
-        keep_room_after_seconds: waiting time after which a queue head gets a reservation.
+        reserve_after_seconds: waiting time after which a queue head gets a reservation.
         learn_durations: a job without a deadline is expected to take as long as earlier jobs of its
             name in its namespace.
-        guess_delay_seconds: a job backfilled on an estimate is preempted when it has delayed a
-            queue head for this time.
+        max_backfill_delay_seconds: a job backfilled on an estimate is preempted when it has
+            delayed a queue head for this time.
         grow_after_seconds: an elastic gang grows when it starts, and then no sooner than this time
             after it started, grew or shrank.
-        show_lack_after_seconds: waiting time after which a standalone pod that lacks only GPUs is
-            shown to kube-scheduler, and so to an autoscaler; None: never.
+        notify_autoscaler_after_seconds: waiting time after which a standalone pod that
+            lacks only GPUs is shown to kube-scheduler, and so to an autoscaler; None: never.
         preemption: policies of preemption.
         consolidation: limits of consolidation.
         default: quota of namespaces without a GPUQuota.
@@ -79,11 +79,11 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
 
     order: Order = "BestEffort"
     half_life_seconds: Seconds = 0.0
-    keep_room_after_seconds: Seconds = 300.0
+    reserve_after_seconds: Seconds = 300.0
     learn_durations: bool = False
-    guess_delay_seconds: Seconds = 300.0
+    max_backfill_delay_seconds: Seconds = 300.0
     grow_after_seconds: Seconds = 300.0
-    show_lack_after_seconds: Seconds | None = None
+    notify_autoscaler_after_seconds: Seconds | None = None
     preemption: PreemptionSettings = PreemptionSettings()
     consolidation: ConsolidationSettings = ConsolidationSettings()
     default: DefaultQuota = DefaultQuota()
@@ -93,21 +93,21 @@ class QueueSettings(Wire, frozen=True, forbid_unknown_fields=True):
         return Rules(
             order=ORDERS[self.order],
             half_life_seconds=self.half_life_seconds,
-            reserve_after_seconds=self.keep_room_after_seconds,
-            max_backfill_delay_seconds=self.guess_delay_seconds,
+            reserve_after_seconds=self.reserve_after_seconds,
+            max_backfill_delay_seconds=self.max_backfill_delay_seconds,
             grow_after_seconds=self.grow_after_seconds,
             preemption=PreemptionRules(
-                nominal=self.preemption.nominal,
+                reclaim=self.preemption.reclaim,
                 fair_share=self.preemption.fair_share,
                 priority=self.preemption.priority,
                 min_runtime_seconds=self.preemption.min_run_seconds,
-                patience_seconds=self.preemption.patience_seconds,
+                victim_timeout_seconds=self.preemption.victim_timeout_seconds,
             ),
             consolidation=ConsolidationRules(
                 ratio=self.consolidation.ratio,
                 min_wait_seconds=self.consolidation.min_wait_seconds,
-                max_moves=self.consolidation.most,
-                calm_seconds=self.consolidation.calm_seconds,
+                max_moves=self.consolidation.max_moves,
+                cooldown_seconds=self.consolidation.cooldown_seconds,
                 restart_seconds=self.consolidation.restart_seconds,
                 checkpoint_seconds=self.consolidation.checkpoint_seconds,
                 horizon_seconds=self.consolidation.horizon_seconds,

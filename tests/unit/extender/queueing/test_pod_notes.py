@@ -92,7 +92,9 @@ async def test_an_admitted_pod_gets_no_condition(full, server, tells):
 async def test_a_pod_that_does_not_fit_for_long_is_shown_to_autoscalers(
     full, server, tells, after, shown
 ):
-    queue = dataclasses.replace(full.decisions, queue=QueueSettings(show_lack_after_seconds=after))
+    queue = dataclasses.replace(
+        full.decisions, queue=QueueSettings(notify_autoscaler_after_seconds=after)
+    )
     full.admissions._decisions = queue
     waits(full, server)
     await tells(0)

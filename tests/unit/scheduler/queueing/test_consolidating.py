@@ -16,8 +16,8 @@ from gpupack_scheduler.queueing.settings import QueueSettings
 
 FINISHED = "1970-01-01T00:16:40Z"
 SETTINGS = {
-    "keepRoomAfterSeconds": 0,
-    "consolidation": {"ratio": 1, "minWaitSeconds": 0, "calmSeconds": 0},
+    "reserveAfterSeconds": 0,
+    "consolidation": {"ratio": 1, "minWaitSeconds": 0, "cooldownSeconds": 0},
 }
 
 

@@ -23,7 +23,7 @@ def world():
 
 def new_world(**preemption):
     built = World()
-    settings = {"preemption": {"minRunSeconds": 0, "patienceSeconds": 100} | preemption}
+    settings = {"preemption": {"minRunSeconds": 0, "victimTimeoutSeconds": 100} | preemption}
     built.decisions = dataclasses.replace(
         built.decisions, queue=msgspec.convert(settings, QueueSettings)
     )

@@ -15,7 +15,7 @@ from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.ledger.placed_job import PlacedJob
 from gpupack_scheduler.queueing.settings import QueueSettings
 
-AT_ONCE = {"minRunSeconds": 0, "patienceSeconds": 100}
+AT_ONCE = {"minRunSeconds": 0, "victimTimeoutSeconds": 100}
 
 
 def settings(**preemption):
@@ -150,7 +150,7 @@ def test_a_preemption_reason_of_a_newer_release_preempts_no_job(world):
 def test_a_disabled_policy_preempts_no_job():
     other = World()
     other.decisions = dataclasses.replace(
-        other.decisions, queue=settings(nominal=False, fairShare=False, priority=False)
+        other.decisions, queue=settings(reclaim=False, fairShare=False, priority=False)
     )
     other.use(other.new_ledger())
     other.add_node("a")

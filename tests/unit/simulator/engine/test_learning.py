@@ -13,12 +13,12 @@ class Pupil(BestFit):
     def __init__(self, forecast=None):
         self.forecast = forecast
 
-    def informed(self, outlook):
-        return Pupil(outlook)
+    def informed(self, forecast):
+        return Pupil(forecast)
 
 
 class Dunce(BestFit):
-    def informed(self, outlook):
+    def informed(self, forecast):
         raise DecisionError("no prices")
 
 

@@ -21,7 +21,7 @@ def queue(**kw):
     moves = ConsolidationRules(
         ratio=1.0,
         min_wait_seconds=0.0,
-        calm_seconds=0.0,
+        cooldown_seconds=0.0,
         restart_seconds=2.0,
         checkpoint_seconds=5.0,
     )

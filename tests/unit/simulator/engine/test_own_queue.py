@@ -111,7 +111,7 @@ MISTAKES = {
     "job a has 1 workers and is admitted to 2 places": lambda s: Decisions(
         (admit(s, "a", times=2),)
     ),
-    "job a asks for 3 GPUs and is given 1 device on n": lambda s: Decisions(
+    "job a requests 3 GPUs and is given 1 device on n": lambda s: Decisions(
         (replaced(s, "a", devices=slice(1)),)
     ),
     "job a is given 500 milli-GPU of .*; plan": lambda s: Decisions(
@@ -120,7 +120,7 @@ MISTAKES = {
     "job a is given 0 MiB of .*; plan": lambda s: Decisions(
         (replaced(s, "a", devices=slice(None), memory=0),)
     ),
-    "job a is given 7 mCPU and 0 MiB of memory on n; it asks for 0 and 0": lambda s: Decisions(
+    "job a is given 7 mCPU and 0 MiB of memory on n; it requests 0 and 0": lambda s: Decisions(
         (replaced(s, "a", devices=slice(None), of_node=7),)
     ),
     "decide answered None; give a Decisions": lambda s: None,

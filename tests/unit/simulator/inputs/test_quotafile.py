@@ -28,7 +28,7 @@ def test_quotas_and_cohorts_are_those_of_a_scenario(read):
 
 
 def test_rules_of_the_queue_may_change_with_them(read):
-    assert read("queue: {keepRoomAfter: 60}").queue.keep_room_after == 60
+    assert read("queue: {reserveAfter: 60}").queue.reserve_after == 60
 
 
 BROKEN = {
@@ -56,7 +56,7 @@ BROKEN = {
     'quotas: [{tenant: "a\0"}]': (
         "quotas.yaml:1: is not YAML: it has the character 0x0; take it out"
     ),
-    "queue: {patience: 3}": "quotas.yaml:1: queue: Object contains unknown field `patience`",
+    "queue: {calmness: 3}": "quotas.yaml:1: queue: Object contains unknown field `calmness`",
     "queue: {halfLife: .inf}": "quotas.yaml:1: queue: the half-life is without end",
     "apiVersion: gpupack.dev/v1beta1\nkind: GPUQuota\nspec: {}": (
         "quotas.yaml:1: apiVersion: manifests of Kubernetes are not read; write quotas: "

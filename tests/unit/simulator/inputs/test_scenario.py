@@ -189,9 +189,9 @@ def test_rules_that_a_scenario_leaves_out_are_those_of_the_discipline(tmp_path):
         OrderPolicy.STRICT,
         False,
     )
-    assert (rules.max_reservations, rules.preemption.nominal) == (
+    assert (rules.max_reservations, rules.preemption.reclaim) == (
         default.max_reservations,
-        default.preemption.nominal,
+        default.preemption.reclaim,
     )
 
 

@@ -7,10 +7,10 @@ from fake_api import ApiServer, connected
 
 import gpupack_placement as core
 from gpupack_crds.kinds import GpuCohort
-from gpupack_extender.queueing.outlook_writer import OutlookWriter
+from gpupack_extender.queueing.forecast_writer import ForecastWriter
 from gpupack_extender.queueing.reporting import QuotaReporter
 from gpupack_placement.learner import FIRST_FORECAST_ARRIVALS
-from gpupack_scheduler.outlooks import Published
+from gpupack_scheduler.published_forecast import PublishedForecast
 
 COHORT = "/apis/gpupack.dev/v1beta1/gpucohorts/cluster"
 ONE = core.Request(gpus=1)
@@ -32,7 +32,7 @@ def learner():
 @pytest.fixture
 async def writer(world, server, learner):
     async with connected(server.app()) as (api, _):
-        yield OutlookWriter(
+        yield ForecastWriter(
             api,
             world.quotas,
             learner,
@@ -51,7 +51,7 @@ def hold(server, **changes):
     server.put(COHORT, {"metadata": meta, "spec": {}})
 
 
-async def test_an_outlook_that_is_due_is_written_once(world, server, writer):
+async def test_a_forecast_that_is_due_is_written_once(world, server, writer):
     hold(server)
     show(world, server)
     await writer.look()
@@ -79,9 +79,9 @@ async def test_who_reads_it_knows_what_was_learned_but_for_what_no_node_could_ta
     show(world, server)
     await writer.look()
     show(world, server)
-    read = Published(world.quotas)
+    read = PublishedForecast(world.quotas)
     assert read.due()
-    assert read.outlook().mix == core.RequestMix.of([(ONE, 1)])
+    assert read.take_forecast().mix == core.RequestMix.of([(ONE, 1)])
 
 
 async def test_a_cohort_that_was_edited_during_the_write_is_written_later(world, server, writer):

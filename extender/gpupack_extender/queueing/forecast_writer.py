@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publication of the learned demand forecast, while this process decides.
 
-This process's policies use it when the watch shows it (gpupack_scheduler.outlooks). If it cannot
-be written, decisions continue with the last known one.
+This process's policies use it when the watch shows it (gpupack_scheduler.published_forecast). If
+it cannot be written, decisions continue with the last known one.
 """
 
 import logging
@@ -18,7 +18,7 @@ from gpupack_extender.looking import look_forever
 from gpupack_extender.queueing import cluster_cohort
 from gpupack_kubeclient import errors
 from gpupack_kubeclient.client import Api
-from gpupack_scheduler import outlooks
+from gpupack_scheduler import published_forecast
 from gpupack_scheduler.queueing.quotas import QuotaStores
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0
 
 
-class OutlookWriter:
+class ForecastWriter:
     """Task that writes the forecast.
 
     Args:
@@ -57,23 +57,25 @@ class OutlookWriter:
     async def look(self) -> None:
         """Write a forecast that is due."""
         if self._learner.due():
-            found = await outlooks.servable(self._learner.outlook(), self._can_serve)
-            self._unwritten = outlooks.written(found)
+            found = await published_forecast.without_unservable(
+                self._learner.take_forecast(), self._can_serve
+            )
+            self._unwritten = published_forecast.to_status(found)
         if self._unwritten is None:
             return
         try:
             await self._write(self._unwritten)
         except (errors.Conflict, errors.NotFound) as error:
-            log.debug("the outlook is written later: %s", error)
+            log.debug("the forecast is written later: %s", error)
         except errors.KubeError as error:
-            log.warning("cannot write the outlook: %s", error)
+            log.warning("cannot write the forecast: %s", error)
 
-    async def _write(self, outlook: DemandForecast) -> None:
+    async def _write(self, forecast: DemandForecast) -> None:
         cohort = cluster_cohort.shown(self._stores)
         if cohort is None:
             await cluster_cohort.make(self._api)
             return
-        status = msgspec.structs.replace(cohort.status, demand_forecast=outlook)
+        status = msgspec.structs.replace(cohort.status, demand_forecast=forecast)
         if status != cohort.status:
             body = status_body("GPUCohort", cohort.metadata, status)
             await self._api.replace(GPUCOHORTS, cohort.metadata.name, body, subresource="status")

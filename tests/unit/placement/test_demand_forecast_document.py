@@ -16,16 +16,16 @@ from gpupack_placement import (
 
 SHARE = Request(share=Share(500, 8192), models=("T4",), cpu=4000, memory=1024)
 LARGE = Request(gpus=1, min_memory=40_000, cpu=1000)
-OUTLOOK = DemandForecast(RequestMix.of([(LARGE, 3), (SHARE, 1)]), churn=0.5)
+FORECAST = DemandForecast(RequestMix.of([(LARGE, 3), (SHARE, 1)]), churn=0.5)
 
 
 def test_what_is_written_reads_back_as_it_was():
-    assert load_forecast(json.loads(json.dumps(dump_forecast(OUTLOOK)))) == OUTLOOK
+    assert load_forecast(json.loads(json.dumps(dump_forecast(FORECAST)))) == FORECAST
 
 
 def test_of_slices_is_written_what_policies_see_of_them():
-    outlook = DemandForecast(RequestMix.of([(Request(slices=Slices("1g.10gb", 2), cpu=4000), 1)]))
-    assert load_forecast(dump_forecast(outlook)).mix == RequestMix.of(
+    forecast = DemandForecast(RequestMix.of([(Request(slices=Slices("1g.10gb", 2), cpu=4000), 1)]))
+    assert load_forecast(dump_forecast(forecast)).mix == RequestMix.of(
         [(Request(gpus=0, cpu=4000), 1)]
     )
 

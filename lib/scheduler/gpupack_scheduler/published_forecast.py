@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The learned outlook (expected requests), as it is published to all processes that need it.
+"""The learned forecast (expected requests), as it is published to all processes that need it.
 
     scheduler ─ learns ─► status.demandForecast of GPUCohort `cluster` ─► Policies of all processes
 
-The process that learned the outlook also reads it back from the watch. The published outlook is
+The process that learned the forecast also reads it back from the watch. The published forecast is
 rounded, and two processes that differ in the last digit of a price may choose different nodes.
 """
 
@@ -23,31 +23,31 @@ MAX_CHURN_PERCENT: Final = 10_000
 _COHORT: Final = ("", CLUSTER_NAME)
 
 
-async def servable(
-    outlook: core.DemandForecast, can_serve: Callable[[core.Request], bool]
+async def without_unservable(
+    forecast: core.DemandForecast, can_serve: Callable[[core.Request], bool]
 ) -> core.DemandForecast:
-    """Return the outlook without requests that no node could serve even if it were empty.
+    """Return the forecast without requests that no node could serve even if it were empty.
 
     A job with such a request waits for ever, so it says nothing about jobs that will be placed.
     Other tasks run between two calls of `can_serve`.
     """
     served: list[core.Demand] = []
-    for demand in outlook.mix.demands:
+    for demand in forecast.mix.demands:
         if can_serve(demand.request):
             served.append(demand)
         await asyncio.sleep(0)
     mix = core.RequestMix.of((demand.request, demand.weight) for demand in served)
-    return core.DemandForecast(mix, outlook.churn)
+    return core.DemandForecast(mix, forecast.churn)
 
 
-def written(outlook: core.DemandForecast) -> DemandForecast:
-    """Convert the outlook into its form in the status: the most frequent demands only.
+def to_status(forecast: core.DemandForecast) -> DemandForecast:
+    """Convert the forecast into its form in the status: the most frequent demands only.
 
     Requests for more than MAX_MODELS_ASKED models are left out.
     """
-    few = [each for each in outlook.mix.demands if len(each.request.models) <= MAX_MODELS_ASKED]
+    few = [each for each in forecast.mix.demands if len(each.request.models) <= MAX_MODELS_ASKED]
     mix = core.RequestMix(tuple(few[:MAX_DEMANDS]))
-    churn = min(outlook.churn, MAX_CHURN_PERCENT / 100)
+    churn = min(forecast.churn, MAX_CHURN_PERCENT / 100)
     document = core.dump_forecast(core.DemandForecast(mix, churn))
     return DemandForecast(
         churn_percent=document["churnPercent"],
@@ -55,8 +55,8 @@ def written(outlook: core.DemandForecast) -> DemandForecast:
     )
 
 
-def read(status: DemandForecast) -> core.DemandForecast:
-    """Convert the status into an outlook: the reverse of `written`.
+def from_status(status: DemandForecast) -> core.DemandForecast:
+    """Convert the status into a forecast: the reverse of `to_status`.
 
     Raises:
         InvalidSnapshot: a demand contains an invalid request.
@@ -66,23 +66,23 @@ def read(status: DemandForecast) -> core.DemandForecast:
     return core.load_forecast({"schema": SCHEMA, "churnPercent": churn, "demands": demands})
 
 
-class Published:
-    """The outlook in the status of GPUCohort `cluster`, as a source for Policies."""
+class PublishedForecast:
+    """The forecast in the status of GPUCohort `cluster`, as a source for Policies."""
 
     def __init__(self, quotas: QuotaStores) -> None:
         self._cohorts = quotas.cohorts
         self._read: DemandForecast | None = None
 
     def due(self) -> bool:
-        """Tell whether the status has another outlook than the one that was read last."""
+        """Tell whether the status has another forecast than the one that was read last."""
         shown = self._shown
         return shown is not None and shown != self._read
 
-    def outlook(self) -> core.DemandForecast:
-        """Return the outlook of the status; an empty one if it is absent or cannot be read."""
+    def take_forecast(self) -> core.DemandForecast:
+        """Return the forecast of the status; an empty one if it is absent or cannot be read."""
         self._read = self._shown
         try:
-            return read(self._read) if self._read else core.DemandForecast()
+            return from_status(self._read) if self._read else core.DemandForecast()
         except core.DecisionError:
             return core.DemandForecast()
 
