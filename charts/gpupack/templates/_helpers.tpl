@@ -386,6 +386,17 @@ Certificates that component `certificates` issues: those for which no Secret is 
 {{- if and .Values.cost.enabled (not .Values.api.enabled) }}
 {{- fail "cost.enabled needs api.enabled: only the API queries the cost service" }}
 {{- end }}
+{{- include "gpupack.checkOthersResources" (list "observedResources" .Values.observedResources) }}
+{{- range $vendor, $known := .Values.vendors }}
+{{- if $known }}
+{{- include "gpupack.checkOthersResources" (list (printf "vendors.%s.resources" $vendor) $known.resources) }}
+{{- end }}
+{{- end }}
+{{- range $model, $price := .Values.cost.prices }}
+{{- if regexMatch "^[0-9]{1,4} *[xX] " $model }}
+{{- fail (printf "cost.prices: %q counts GPUs: give the price of one GPU for an hour, by its model, such as %q" $model (regexReplaceAll "^[0-9]{1,4} *[xX] +" $model "")) }}
+{{- end }}
+{{- end }}
 {{- $election := .Values.scheduler.kubeScheduler.leaderElection }}
 {{- if le (int $election.leaseDurationSeconds) (int $election.renewDeadlineSeconds) }}
 {{- fail (printf "scheduler.kubeScheduler.leaderElection: leaseDurationSeconds (%v) must be more than renewDeadlineSeconds (%v): otherwise a second leader starts before the first one has given up" $election.leaseDurationSeconds $election.renewDeadlineSeconds) }}
@@ -399,6 +410,22 @@ Certificates that component `certificates` issues: those for which no Secret is 
 {{- end }}
 {{- $before = int $end }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+Refuses resources that other device plugins cannot hand out. Its argument is a list: the path of the
+value, and the value.
+*/}}
+{{- define "gpupack.checkOthersResources" -}}
+{{- $path := first . }}
+{{- range $resource := last . }}
+{{- if hasPrefix "gpupack.dev/" $resource }}
+{{- fail (printf "%s: %s is a resource of gpupack's own: name only those through which other device plugins hand out GPUs, such as nvidia.com/gpu" $path $resource) }}
+{{- end }}
+{{- if or (contains "kubernetes.io/" $resource) (hasPrefix "requests." $resource) }}
+{{- fail (printf "%s: Kubernetes reserves the name %s, so no device plugin hands it out: name extended resources such as nvidia.com/gpu" $path $resource) }}
 {{- end }}
 {{- end }}
 {{- end }}

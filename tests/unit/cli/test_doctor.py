@@ -235,6 +235,14 @@ def test_what_is_broken_is_named(sound, check, changes, says):
     assert any(says in f"{each.message}; {each.fix}" for each in found), found
 
 
+@pytest.mark.parametrize("name", ["gpupack-api", "gpupack-certificates", "gpupack-cost"])
+def test_an_optional_part_that_is_scaled_to_0_is_named(sound, name):
+    others = tuple(each for each in sound.deployments.items if each.metadata.name != name)
+    seen = dataclasses.replace(sound, deployments=Read((*others, part(name, 0, 0))))
+    [found] = said(parts.parts, seen, Level.FAILED)
+    assert found.message == f"{name} is scaled to 0"
+
+
 def tainted(name="b", *, effect="NoSchedule", labels=None, **taint):
     taints = [{"key": "dedicated", "value": "ml", "effect": effect} | taint]
     metadata = {"name": name, "labels": labels or {}}

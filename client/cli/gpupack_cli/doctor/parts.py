@@ -17,6 +17,8 @@ NEEDED: Final = ("gpupack-operator", "gpupack-scheduler")
 AGENT: Final = "gpupack-agent"
 ISSUER: Final = "gpupack-certificates"
 API: Final = "gpupack-api"
+OPTIONAL: Final = (ISSUER, "gpupack-cost")
+"""Deployments that only some installations have."""
 PARTS: Final = "parts"
 SOON: Final = dt.timedelta(days=30)
 LATE_FACTOR: Final = 2
@@ -28,7 +30,7 @@ WAITS_FOR_IMAGE: Final = frozenset(
 
 
 def parts(seen: Observed) -> Iterator[Finding]:
-    """Check that operator, scheduler, agents, and an enabled REST API have all their replicas."""
+    """Check that every part that is installed has all its replicas."""
     check = PARTS
     if refused := seen.deployments.refused or seen.daemon_sets.refused:
         yield skipped(check, refused)
@@ -45,9 +47,10 @@ def parts(seen: Observed) -> Iterator[Finding]:
         )
     else:
         yield _deployment(seen, api)
-    issuer = seen.deployments.named(ISSUER)
-    if issuer is not None:
-        yield _deployment(seen, issuer)
+    for name in OPTIONAL:
+        part = seen.deployments.named(name)
+        if part is not None:
+            yield _deployment(seen, part)
     agents = seen.daemon_sets.named(AGENT)
     yield _missing(seen, AGENT) if agents is None else _agents(seen, agents)
 
