@@ -72,7 +72,6 @@ USE_COLUMNS = (
     ("Running", "integer", ".status.running", "Jobs and pods that hold GPUs.", 0),
     ("Waiting", "integer", ".status.waiting", "Pending jobs and pods.", 0),
     ("Average", "string", ".status.average", "Decayed average of GPUs in use.", 1),
-    ("Problem", "string", ".status.problem", "Ignored part of the spec.", 1),
 )
 QUOTA_COLUMNS = (
     ("Cohort", "string", ".spec.cohort", "The cohort that it lends to first.", 0),

@@ -235,6 +235,12 @@ def test_what_is_broken_is_named(sound, check, changes, says):
     assert any(says in f"{each.message}; {each.fix}" for each in found), found
 
 
+def test_one_quota_is_not_several(sound):
+    seen = dataclasses.replace(sound, quotas=named(GpuQuota, "default"))
+    [found] = nodes.quotas(seen)
+    assert found.message == "1 quota, and no part of a spec is ignored"
+
+
 @pytest.mark.parametrize("name", ["gpupack-api", "gpupack-certificates", "gpupack-cost"])
 def test_an_optional_part_that_is_scaled_to_0_is_named(sound, name):
     others = tuple(each for each in sound.deployments.items if each.metadata.name != name)

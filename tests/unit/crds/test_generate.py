@@ -36,6 +36,13 @@ def test_the_files_are_what_the_types_say(name):
 
 
 @KINDS
+def test_each_column_stands_once(crd):
+    [version] = crd["spec"]["versions"]
+    names = [column["name"] for column in version["additionalPrinterColumns"]]
+    assert sorted(names) == sorted(set(names))
+
+
+@KINDS
 def test_every_field_is_described(crd):
     silent = [path for path, field in fields(schema_of(crd)) if not field.get("description")]
     assert silent == [".metadata"]

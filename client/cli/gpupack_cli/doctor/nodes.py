@@ -6,6 +6,7 @@ from typing import Final
 
 from gpupack_cli.doctor.finding import Finding, failed, ok, skipped, warning
 from gpupack_cli.doctor.observed import Observed
+from gpupack_cli.figures import count
 from gpupack_crds import names
 from gpupack_crds.gpucohort import CLUSTER_NAME
 from gpupack_crds.kinds import GpuCohort, GpuNode, GpuQuota
@@ -118,8 +119,9 @@ def quotas(seen: Observed) -> Iterator[Finding]:
                 fix=_fix_of_quota(each, {cohort.metadata.name for cohort in seen.cohorts.items}),
             )
     if not broken:
-        count = len(seen.quotas.items)
-        yield ok(check, f"{count} quotas, and all of each counts" if count else "there is no quota")
+        number = len(seen.quotas.items)
+        counted = f"{count(number, 'quota')}, and no part of a spec is ignored"
+        yield ok(check, counted if number else "there is no quota")
 
 
 def _fix_of_quota(item: GpuQuota | GpuCohort, cohorts: set[str]) -> str:
