@@ -162,12 +162,16 @@ def _of_refusal(error: kube.Refused) -> CliError:
 
 def _of_nodes(said: str) -> str:
     """Return a hint: GPUNodes are cluster-scoped, which a tenant's roles do not cover."""
-    if _READS_NODES.search(said) is None:
+    found = _READS_NODES.search(said)
+    if found is None:
         return ""
-    return (
+    hint = (
         ", a ClusterRoleBinding to gpupack-view; `gpupack top`, `nodes` and `gpu show` need no "
         "such right where the REST API can be reached"
     )
+    # One node is also read to be changed.
+    writes = "; `gpupack drain`, `gpu cordon` and `gpu uncordon` also need the right to patch it"
+    return hint + writes if found[1] == "get" else hint
 
 
 def _not_found(error: kube.Refused) -> str:

@@ -61,3 +61,6 @@ def test_who_may_not_read_nodes_is_told_which_role_does_and_what_shows_them_with
     found = errors.of_kube(kube.from_response(403, body, call="GET /x"))
     assert "ask an administrator of the cluster for that right" in str(found)
     assert ("gpupack-view; `gpupack top`, `nodes`" in str(found)) is told
+    assert ("`gpupack drain`, `gpu cordon` and `gpu uncordon` also need" in str(found)) is (
+        verb == "get"
+    )
