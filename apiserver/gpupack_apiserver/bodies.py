@@ -6,9 +6,10 @@ from typing import Any, Final
 import msgspec
 from litestar import Request
 from litestar.datastructures import State
+from litestar.exceptions import SerializationException
 
 from gpupack_apiserver.errors import CallWrong
-from gpupack_apiserver.expectations import GIVEN
+from gpupack_apiserver.expectations import GIVEN, in_words
 
 _AT: Final = " - at `$."
 
@@ -27,6 +28,9 @@ class StrictRequest(Request[Any, Any, State]):
             given = await super().json()
         except RecursionError as error:
             raise CallWrong("body", "", "nest it less deeply: it cannot be read") from error
+        except SerializationException as error:
+            start = (await self.body())[:64].decode(errors="replace")
+            raise CallWrong("body", start, f"write valid JSON ({error})") from error
         self.state[GIVEN] = given
         field = getattr(self.route_handler, "parsed_data_field", None)
         if field is not None:
@@ -40,8 +44,9 @@ def _require_types(given: Any, wanted: type) -> None:
     except msgspec.ValidationError as error:
         reason, found, at = str(error).partition(_AT)
         if found and _is_convertible(given, wanted):
-            field = at.removesuffix("`")
-            raise CallWrong(field, _value_of(given, field), reason) from error
+            field, words = at.removesuffix("`"), in_words(reason)
+            fix = f"write {words}, without quotes" if _is_text(given, field) else f"write {words}"
+            raise CallWrong(field, _value_of(given, field), fix if words else reason) from error
 
 
 def _is_convertible(given: Any, wanted: type) -> bool:
@@ -50,6 +55,10 @@ def _is_convertible(given: Any, wanted: type) -> bool:
     except msgspec.ValidationError:
         return False
     return True
+
+
+def _is_text(given: Any, field: str) -> bool:
+    return isinstance(_value_of(given, field), str) and bool(_value_of(given, field))
 
 
 def _value_of(given: Any, field: str) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values that a call accepts, from the types of its parameters."""
+"""The values that a call accepts, from the types of its parameters, in words."""
 
 import re
 from typing import Any, Final
@@ -20,10 +20,45 @@ BODY: Final = "data"
 
 _STEPS: Final = re.compile(r"[^.\[\]]+")
 
+_EXPECTED: Final = re.compile(
+    r"^Expected `(?P<kind>\w+)(?: \| null)?`"
+    r"(?: (?P<sign>[<>]=?) (?P<limit>\S+)| of length (?P<of>[<>]=) (?P<length>\d+))?"
+    r"(?:, got `[^`]*`)?$"
+)
+"""A violated type or limit, in the words of msgspec."""
 
-def value_at(call: Call, field: str) -> str:
-    """Return the value of a field; empty: there is none, or it is not a single value."""
-    outside = {**call.query_params, **call.path_params} if field in _parameters(call) else {}
+_KINDS: Final = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "object": "a JSON object",
+    "array": "a list",
+}
+_LIMITS: Final = {">=": "of at least", "<=": "of at most", ">": "greater than", "<": "less than"}
+
+
+def in_words(text: str) -> str:
+    """Return msgspec's text about a type or a limit in words for callers; empty: it is another."""
+    found = _EXPECTED.match(text)
+    if found is None or found["kind"] not in _KINDS:
+        return ""
+    kind = _KINDS[found["kind"]]
+    if found["of"]:
+        return f"{kind} {_LIMITS[found['of']]} {found['length']} characters"
+    if found["sign"]:
+        return f"{kind} {_LIMITS[found['sign']]} {found['limit'].removesuffix('.0')}"
+    return kind
+
+
+def value_at(call: Call, field: str, *, in_body: bool = False) -> str:
+    """Return the value of a field; empty: there is none, or it is not a single value.
+
+    A field of the body can have the name of a parameter of the path.
+    """
+    outside: dict[str, Any] = {}
+    if not in_body and field in _parameters(call):
+        outside = {**call.query_params, **call.path_params}
     found = outside[field] if field in outside else _given(call, field)
     shown = "" if found is None or isinstance(found, dict | list) else str(found)
     return shown[:MAX_CHARACTERS]

@@ -14,7 +14,7 @@ from litestar.routes import HTTPRoute
 
 from gpupack.errors import InventoryUnavailable, LedgerUnusable
 from gpupack_apiserver.errors import CallWrong, ClusterNeeded, ConfigInvalid, Missing, TokenNeeded
-from gpupack_apiserver.expectations import choices_of, fields_of, value_at
+from gpupack_apiserver.expectations import BODY, choices_of, fields_of, in_words, value_at
 from gpupack_apiserver.patterns import IN_WORDS
 from gpupack_httpserver.connections import certificate_of
 from gpupack_httpserver.errors import Denied
@@ -137,17 +137,25 @@ def invalid(call: Call, error: ValidationException) -> Response[bytes]:
         known = ", ".join(fields_of(call, field))
         fix = f"remove it, or spell it right; there are {known}" if known else text
         return _problem(400, text, field=unknown[1], fix=fix)
-    value = value_at(call, field)
-    if words := _in_words(text):
+    if text == _NO_BODY:
+        fix = "send a JSON object, {} where every field is optional"
+        return _problem(400, f"the body is empty: {fix}", field="body", fix=fix)
+    if lacking := _MISSING_FIELD.search(text):
+        field = lacking[1] if field == BODY else f"{field}.{lacking[1]}"
+        return _problem(400, f"{field} is missing: add it", field=field, fix="add it")
+    value = value_at(call, field, in_body=found.get("source") == "body")
+    if words := _pattern_in_words(text):
         return _problem(
             400, f"{field} is {value!r}: write {words}", field=field, value=value, fix=words
         )
-    choices = ", ".join(choices_of(call, field))
-    fix = f"name one of {choices}" if choices else _EXPECTED.sub(r"give \1", text)
-    return _problem(400, text, field=field, value=value, fix=fix)
+    choices, words = ", ".join(choices_of(call, field)), in_words(text)
+    fix = f"name one of {choices}" if choices else f"write {words}" if words else text
+    name = "the body" if field == BODY else field
+    detail = f"{name} is {value!r}: {fix}" if value else f"{name}: {fix}"
+    return _problem(400, detail, field=field, value=value, fix=fix)
 
 
-def _in_words(text: str) -> str:
+def _pattern_in_words(text: str) -> str:
     """Return the meaning of a violated pattern in words; empty: the error is another one."""
     found = _PATTERN.search(text)
     return IN_WORDS.get(found[1], "") if found else ""
@@ -155,7 +163,9 @@ def _in_words(text: str) -> str:
 
 _UNKNOWN_FIELD: Final = re.compile(r"unknown field `([^`]{1,64})`")
 _PATTERN: Final = re.compile(r"matching regex '(.*?)'(?: - at |$)", re.DOTALL)
-_EXPECTED: Final = re.compile(r"^Expected (.*?)(?:, got `[^`]*`)?$", re.DOTALL)
+_MISSING_FIELD: Final = re.compile(r"missing required field `([^`]{1,64})`")
+_NO_BODY: Final = repr(BODY)
+"""Litestar's text for a call without the body that it needs."""
 
 
 def refused(call: Call, error: HTTPException) -> Response[bytes]:

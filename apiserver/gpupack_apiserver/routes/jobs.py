@@ -11,6 +11,7 @@ from litestar.datastructures import State
 from litestar.params import PathParameter, QueryParameter
 
 from gpupack_apiserver import problems
+from gpupack_apiserver.errors import CallWrong
 from gpupack_apiserver.job_views import (
     AttemptView,
     JobView,
@@ -107,6 +108,8 @@ async def jobs(
     after: After = "",
 ) -> Jobs:
     """List GPUJobs."""
+    if after and "/" not in after:
+        raise CallWrong("after", after, "send `next` of the answer before, unchanged")
     visible = await _visible(request, state, namespace)
     wanted = [
         job

@@ -200,4 +200,6 @@ def token_of(call: Call) -> str:
     """
     if header := authorization_of(call):
         return header
-    raise TokenNeeded("a client certificate does for calls that only read; this one takes a token")
+    raise TokenNeeded(
+        "a client certificate is enough for calls that only read; this call needs a token"
+    )

@@ -14,7 +14,7 @@ import msgspec
 import tenacity
 
 from gpupack.cluster.places import Endpoint
-from gpupack.errors import CallRefused, ServerNotFound, ServerUnreachable
+from gpupack.errors import CallRefused, GpupackError, ServerNotFound, ServerUnreachable
 
 PREFIX: Final = "/api/v1/gpu/"
 CONNECT_SECONDS: Final = 5.0
@@ -185,6 +185,8 @@ class Calls:
         After a change of the file its connections are new: an old one was verified with other CAs.
         """
         with self._changing:
+            if self._http.is_closed:
+                raise GpupackError("this manager is closed; open another one")
             trusted = self._endpoint.trusted()
             if trusted is not self._trusted:
                 self._retired.append(self._http)
@@ -233,7 +235,7 @@ class Calls:
                 "that a gpupack-api says; is GPUPACK_SERVER its address?"
             )
         said = problem.detail or problem.title or f"status {answer.status_code}"
-        if problem.field:
+        if problem.field and not said.startswith(problem.field):
             said = f"{problem.field}: {problem.value!r}: {said}"
         if problem.fix and problem.fix not in said:
             said += f"; {problem.fix}"

@@ -15,9 +15,9 @@ TEAM = {"namespace": "team", "job": {"gpus": 1}}
             "Done",
             "name one of Admitted, Failed, Pending, Running, Succeeded, Suspended",
         ),
-        ({"limit": "0"}, "limit", "0", "give `int` >= 1"),
-        ({"limit": "many"}, "limit", "many", "give `int`"),
-        ({"after": "x" * 999}, "after", "x" * 128, "give `str` of length <= 400"),
+        ({"limit": "0"}, "limit", "0", "write a whole number of at least 1"),
+        ({"limit": "many"}, "limit", "many", "write a whole number"),
+        ({"after": "x" * 999}, "after", "x" * 128, "write text of at most 400 characters"),
     ],
 )
 async def test_a_wrong_parameter_is_told_with_its_value_and_what_is_taken(
@@ -31,7 +31,7 @@ async def test_a_wrong_parameter_is_told_with_its_value_and_what_is_taken(
 @pytest.mark.parametrize(
     ("path", "body", "field", "value", "fix"),
     [
-        ("allocate", {"gpu_count": 0}, "gpu_count", "0", "give `int` >= 1"),
+        ("allocate", {"gpu_count": 0}, "gpu_count", "0", "write a whole number of at least 1"),
         ("what-if", TEAM | {"policy": "best"}, "policy", "best", "name one of best-fit, "),
         ("allocate", {"gpus": 1}, "gpus", "", "remove it, or spell it right; there are gpu_count,"),
         (
@@ -74,3 +74,49 @@ async def test_no_answer_shows_a_regular_expression(call, path, body, field):
     assert (found.status, found.body["field"]) == (400, field)
     assert "regex" not in found.text
     assert "write " in found.body["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "detail"),
+    [
+        ("validate", {"gpu_count": 0}, "gpu_count is '0': write a whole number of at least 1"),
+        (
+            "validate",
+            {"gpu_count": 9999},
+            "gpu_count is '9999': write a whole number of at most 4096",
+        ),
+        ("validate", {"memory_gb": -1}, "memory_gb is '-1': write a number of at least 0"),
+        ("validate", {"gpu_count": "2"}, "gpu_count is '2': write a whole number, without quotes"),
+        ("what-if", TEAM | {"policy": "best"}, "policy is 'best': name one of best-fit, "),
+        ("what-if", {"job": {}}, "namespace is missing: add it"),
+        ("validate", [], "the body: write a JSON object"),
+    ],
+)
+async def test_the_detail_alone_says_the_field_the_value_and_the_fix(call, path, body, detail):
+    found = await call(path, user="tenant", body=body)
+    assert found.status == 400
+    assert found.body["detail"].startswith(detail)
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"memory_gb": 1e400}', b"gpu_count=1"])
+async def test_a_body_that_is_not_json_is_named_with_its_start(call, body):
+    found = await call("validate", content=body)
+    assert (found.status, found.body["field"]) == (400, "body")
+    assert found.body["detail"].startswith(f"body is {body.decode()!r}: write valid JSON (")
+
+
+async def test_a_call_without_its_body_says_what_to_send(call):
+    found = await call("validate", method="POST")
+    assert (found.status, found.body["field"]) == (400, "body")
+    assert found.body["detail"].startswith("the body is empty: send a JSON object")
+
+
+async def test_a_field_of_the_body_is_not_confused_with_a_part_of_the_path(call):
+    found = await call("jobs/team/train/rerun", user="tenant", body={"name": "UPPER"})
+    assert found.body["detail"].startswith("name is 'UPPER': write lower-case letters")
+    assert found.body["value"] == "UPPER"
+
+
+async def test_a_cursor_that_no_answer_contained_is_refused(call):
+    found = await call("jobs", after="garbage")
+    assert (found.status, found.body["field"], found.body["value"]) == (400, "after", "garbage")

@@ -11,7 +11,7 @@ from self_signed import self_signed
 
 from gpupack.cluster.calls import Calls
 from gpupack.cluster.places import Endpoint, trusted_by
-from gpupack.errors import ServerUnreachable
+from gpupack.errors import GpupackError, ServerUnreachable
 from gpupack.job_views import QueuePage
 from gpupack_kubeclient import ca_file
 
@@ -58,3 +58,11 @@ async def test_a_list_that_leads_to_itself_is_followed_no_further():
         with pytest.raises(ServerUnreachable, match="names itself as its next page"):
             await asyncio.to_thread(list, calls.pages("queue", QueuePage))
         calls.close()
+
+
+async def test_a_call_of_a_closed_manager_says_that_it_is_closed():
+    trusted = ssl.create_default_context()
+    calls = Calls(endpoint_of({"address": "https://localhost:1"}, lambda: trusted))
+    calls.close()
+    with pytest.raises(GpupackError, match="this manager is closed; open another one"):
+        await asyncio.to_thread(calls.get, "queue", QueuePage)
