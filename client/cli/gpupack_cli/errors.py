@@ -33,6 +33,9 @@ TERMINATED = 143
 
 _READS_NODES: Final = re.compile(r'cannot (get|list|watch) resource "gpunodes"')
 
+_NAMESPACE: Final = re.compile(r"/namespaces/([^/\s]+)/[^/\s]+/[^/\s]+")
+"""The namespace in the path of an object's call."""
+
 
 class CliError(Exception):
     """Root of all errors; the text is one sentence for users, with what to do."""
@@ -178,4 +181,5 @@ def _not_found(error: kube.Refused) -> str:
     """Return text for a missing object; for an unserved kind the server's message is short."""
     if "could not find the requested resource" in error.said:
         return f"gpupack is not installed in this cluster: {error}; see docs/install.md"
-    return error.said
+    where = _NAMESPACE.search(str(error))
+    return f"{error.said} in namespace {where[1]}; -n names another one" if where else error.said

@@ -64,3 +64,11 @@ def test_who_may_not_read_nodes_is_told_which_role_does_and_what_shows_them_with
     assert ("`gpupack drain`, `gpu cordon` and `gpu uncordon` also need" in str(found)) is (
         verb == "get"
     )
+
+
+def test_a_missing_object_is_named_with_its_namespace():
+    body = b'{"message": "gpujobs.gpupack.dev \\"train\\" not found", "reason": "NotFound"}'
+    call = "GET /apis/gpupack.dev/v1beta1/namespaces/team/gpujobs/train"
+    found = errors.of_kube(kube.from_response(404, body, call=call))
+    said = 'gpujobs.gpupack.dev "train" not found in namespace team; -n names another one'
+    assert str(found) == said

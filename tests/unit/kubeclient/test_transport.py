@@ -116,6 +116,7 @@ def in_cluster_client(account):
     [
         (None, "there is no such file"),
         ("", "it is empty"),
+        ("kind: GPUJob", "is not a kubeconfig: it has no clusters, users or contexts"),
         ("just words", "it holds no fields"),
         ("- a\n- b", "it holds no fields"),
         ("current-context: x", "there is no context 'x'"),

@@ -97,7 +97,7 @@ def _nothing(found: Merged, environ: Mapping[str, str]) -> str:
     if not files.exist(environ):
         return "there is no such file"
     if found.empty:
-        return "it is empty"
+        return "it is empty, or is not a kubeconfig: it has no clusters, users or contexts"
     return "it names no current-context; choose one by --context"
 
 
