@@ -80,7 +80,7 @@ def test_only_backfilled_jobs_that_block_the_queue_head_are_preempted():
     world = World(node("n1", 2), node("n2", 1), rules=RULES)
     world.runs("old", "n1/0", duration=100.0).submit("gang", 2)
     world.submit("neighbor", estimate=10.0).submit("liar", estimate=10.0).decide(at=1)
-    assert sorted(world.where) == ["neighbor", "liar", "old"]
+    assert sorted(world.where) == ["liar", "neighbor", "old"]
     world.end("old").decide(at=100).decide(at=150)
     assert len(world.where) == 2
     assert world.where["gang"] == "n1/0 n1/1"
