@@ -27,7 +27,7 @@ import msgspec  # noqa: E402
 from accounts import DAY, Accounts, bound_pod  # noqa: E402
 from extender_builders import gpu_node, node, whole  # noqa: E402
 
-from gpupack_apiserver.accounts.accountant import FLUSH_SECONDS  # noqa: E402
+from gpupack_apiserver.accounts.usage_recorder import FLUSH_SECONDS  # noqa: E402
 from gpupack_cost import Group, statement, total  # noqa: E402
 from gpupack_scheduler.ledger.watched_pod import WatchedPod  # noqa: E402
 
@@ -52,7 +52,7 @@ def year(namespaces: int, repeats: int) -> None:
                     began = time.perf_counter()
                     reader = accounts.store.reader()
                     sums = reader.sums(since, until, wanted)
-                    lines = statement(sums, by, accounts.accountant.tariffs)
+                    lines = statement(sums, by, accounts.recorder.tariffs)
                     reader.close()
                     taken.append((time.perf_counter() - began) * 1000)
                 hours = total(lines).amounts.allocated_hours
@@ -102,7 +102,7 @@ def hour(pods: int) -> None:
             pod = decoder.decode(body)
             store.remove(pod) if deleted else store.upsert(pod)
             if moment - flushed >= FLUSH_SECONDS:
-                accounts.accountant.flush()
+                accounts.recorder.flush()
                 flushed, flushes = moment, flushes + 1
         accounts.at(HOUR + 600)
         spent = time.process_time() - began
@@ -113,7 +113,7 @@ def hour(pods: int) -> None:
             f"{pods:,} pods in an hour, {len(events):,} events, {flushes:,} writes: {spent:.1f} s "
             f"of CPU, {100 * spent / HOUR:.2f}% of a core; {gpu_seconds:,.0f} GPU-seconds counted; "
             f"{most:.0f} MiB at most, file of {size:.1f} MB, "
-            f"{len(accounts.book.claims)} claims left in memory"
+            f"{len(accounts.tracker.claims)} claims left in memory"
         )
         accounts.kill()
 

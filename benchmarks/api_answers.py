@@ -26,7 +26,7 @@ from extender_builders import gpu_node, node, pod, whole  # noqa: E402
 from gpupack_apiserver.app import application  # noqa: E402
 from gpupack_apiserver.config import ConfigFile  # noqa: E402
 from gpupack_apiserver.events.feed import Feed  # noqa: E402
-from gpupack_apiserver.events.frames import NEVER, Frames, Scope  # noqa: E402
+from gpupack_apiserver.events.frames import NO_TICK, Frames, Scope  # noqa: E402
 from gpupack_apiserver.events.limits import StreamLimits  # noqa: E402
 from gpupack_apiserver.history import History  # noqa: E402
 from gpupack_apiserver.node_views import NodeViews  # noqa: E402
@@ -185,7 +185,7 @@ async def measure(model: ReadModel, nodes: int, pods: int, repeats: int) -> None
         config=ConfigFile(None, lambda _: None),
         quota_history=QuotaHistory(lambda: None, seconds=10),
         rights=Everything(),
-        questions=Questions(model.onlooker, is_known=lambda: True),
+        questions=Questions(model.queue_copy, is_known=lambda: True),
         api=Takes(),
     )
     transport = httpx.ASGITransport(application(parts))
@@ -217,7 +217,7 @@ async def measure(model: ReadModel, nodes: int, pods: int, repeats: int) -> None
 def measure_events(parts: Parts, nodes: int, pods: int, repeats: int) -> None:
     """Print what a second costs with a connected client: ten pods start or end in it."""
     feed, seen = parts.feed, parts.feed.join()
-    everything = Scope(cluster=True, everywhere=True)
+    everything = Scope(cluster=True, all_namespaces=True)
     for name, scope in (("a tick", None), ("and an event, compressed", everything)):
         taken = []
         for number in range(repeats):
@@ -227,7 +227,7 @@ def measure_events(parts: Parts, nodes: int, pods: int, repeats: int) -> None:
                 (ledger.remove if number % 2 else ledger.upsert)(changed)
             began = time.perf_counter()
             feed.tick()
-            if scope and (frame := parts.frames.of(scope, seen)):
+            if scope and (frame := parts.frames.frame_for(scope, seen)):
                 seen = feed.number
                 for piece in range(len(frame)):
                     frame.deflated(piece)
@@ -236,7 +236,7 @@ def measure_events(parts: Parts, nodes: int, pods: int, repeats: int) -> None:
             taken.append((time.perf_counter() - began) * 1000)
         print(f"events, {name}: median {statistics.median(taken):.1f} ms a second")
     began = time.perf_counter()
-    frame = parts.frames.of(everything, NEVER)
+    frame = parts.frames.frame_for(everything, NO_TICK)
     sent = [len(frame.deflated(piece)) for piece in range(len(frame))] if frame else []
     took = (time.perf_counter() - began) * 1000
     print(f"events, all there is, compressed: {took:.0f} ms in {len(sent)} pieces, ", end="")

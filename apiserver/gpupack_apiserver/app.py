@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assembly and life of the API's parts."""
+"""Assembly and lifecycle of the API's parts."""
 
 import asyncio
 import dataclasses
@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from gpupack_apiserver import metrics, page, parameters, problems
 from gpupack_apiserver.bodies import StrictRequest
 from gpupack_apiserver.config import Config, ConfigFile
-from gpupack_apiserver.cost_forwarding import ForwardingDesk
+from gpupack_apiserver.cost_forwarding import CostForwarder
 from gpupack_apiserver.events.feed import Feed
 from gpupack_apiserver.events.frames import Frames
 from gpupack_apiserver.events.limits import StreamLimits
@@ -27,7 +27,7 @@ from gpupack_apiserver.node_views import NodeViews
 from gpupack_apiserver.questions import Questions
 from gpupack_apiserver.quota_history import QuotaHistory
 from gpupack_apiserver.read_model import ReadModel
-from gpupack_apiserver.readings.asking import asking
+from gpupack_apiserver.readings.assembly import build_readings
 from gpupack_apiserver.rights import Rights
 from gpupack_apiserver.routes import (
     allocations,
@@ -47,7 +47,7 @@ from gpupack_apiserver.routes import (
     workloads,
 )
 from gpupack_apiserver.routes.parts import PREFIX, TOKEN_HEADER, Parts
-from gpupack_apiserver.settings import Accountant, Settings
+from gpupack_apiserver.settings import CostService, Settings
 from gpupack_crds.kinds import GpuQuota
 from gpupack_httpserver.certificate import ServedCertificate
 from gpupack_httpserver.client_certificates import ClientCertificates
@@ -97,7 +97,7 @@ CALLS: Final = (
 )
 
 
-class Runs(Protocol):
+class Task(Protocol):
     """A task that runs for as long as the process."""
 
     async def run(self) -> None:
@@ -110,7 +110,7 @@ class App:
 
     feed: Feed
     reflectors: dict[str, Reflector[Any]]
-    tasks: dict[str, Runs]
+    tasks: dict[str, Task]
     """Tasks by their purpose."""
     servers: tuple[Server, ...]
     """The server for tokens, and where enabled the one for certificates."""
@@ -119,42 +119,42 @@ class App:
 
 
 def application(
-    parts: Parts, accountant: Accountant | None = None, dashboard: page.Page | None = None
+    parts: Parts, cost_service: CostService | None = None, dashboard: page.Page | None = None
 ) -> Litestar:
     """Return the application: calls with their description, and the dashboard, which has none.
 
-    Questions about cost are forwarded to the cost service.
+    Cost queries are forwarded to the cost service.
     """
-    state = {"parts": parts, "cost": ForwardingDesk(parts, accountant)}
-    return answering(
+    state = {"parts": parts, "cost": CostForwarder(parts, cost_service)}
+    return create_application(
         CALLS,
         state | {"page": dashboard or page.Page()},
         parts.registry,
-        about="State and holders of the cluster's GPUs, and the queue.",
-        token="A token of the Kubernetes API server.",  # noqa: S106 - says what it is
+        description="State and holders of the cluster's GPUs, and the queue.",
+        token_description="A token of the Kubernetes API server.",  # noqa: S106 - says what it is
     )
 
 
-def answering(
+def create_application(
     calls: Sequence[Any],
     state: dict[str, Any],
     registry: CollectorRegistry,
     *,
-    about: str,
-    token: str,
+    description: str,
+    token_description: str,
 ) -> Litestar:
     """Return an application of these calls, /metrics and the dashboard.
 
-    `token` describes the credentials of callers.
+    `token_description` describes the credentials of callers.
     """
     counted = metrics.Metrics(registry)
     made = Litestar(
         route_handlers=[*calls, metrics.show_metrics, page.index, page.asset],
         middleware=[counted],
-        guards=[parameters.all_known],
+        guards=[parameters.require_known_parameters],
         state=State(state),
         exception_handlers=problems.HANDLERS,
-        before_send=[answers_are_the_callers, options_are_all],
+        before_send=[add_default_headers, complete_allow_header],
         request_class=StrictRequest,
         compression_config=CompressionConfig(
             backend="gzip",
@@ -165,7 +165,7 @@ def answering(
         openapi_config=OpenAPIConfig(
             title="gpupack",
             version=VERSION,
-            description=f"{about} {PARAMETERS_ARE_KNOWN}",
+            description=f"{description} {UNKNOWN_PARAMETERS_TEXT}",
             path=f"{PREFIX}/openapi",
             render_plugins=(),
             components=Components(
@@ -173,13 +173,13 @@ def answering(
                     "token": SecurityScheme(
                         type="http",
                         scheme="bearer",
-                        description=token,
+                        description=token_description,
                     ),
                     "proxied": SecurityScheme(
                         type="apiKey",
                         name=TOKEN_HEADER,
                         security_scheme_in="header",
-                        description="As Authorization, where a proxy takes that for itself.",
+                        description="As Authorization, where a proxy removes that header.",
                     ),
                 }
             ),
@@ -187,12 +187,12 @@ def answering(
         ),
         logging_config=None,
     )
-    counted.begin(made.routes)
+    counted.expose(made.routes)
     return made
 
 
-PARAMETERS_ARE_KNOWN: Final = (
-    "A parameter of the query that a call does not have is answered 400, with those that it has."
+UNKNOWN_PARAMETERS_TEXT: Final = (
+    "A call with an unknown query parameter is answered 400, with the known parameters."
 )
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -202,7 +202,7 @@ HEADERS: Final = {
 """Headers of answers, which are only for the caller, and are not documents."""
 
 
-async def options_are_all(message: Message, scope: Scope) -> None:
+async def complete_allow_header(message: Message, scope: Scope) -> None:
     """Name every method of a path: Litestar names only those of its first handler."""
     if message["type"] != "http.response.start" or scope.get("method") != "OPTIONS":
         return
@@ -210,7 +210,7 @@ async def options_are_all(message: Message, scope: Scope) -> None:
         MutableScopeHeaders.from_message(message)["Allow"] = ", ".join(sorted(allowed))
 
 
-async def answers_are_the_callers(message: Message, _: Scope) -> None:
+async def add_default_headers(message: Message, _: Scope) -> None:
     """Add these headers to every answer that lacks them."""
     if message["type"] == "http.response.start":
         headers = MutableScopeHeaders.from_message(message)
@@ -222,19 +222,19 @@ def build(settings: Settings, api: Api) -> App:
     """Assemble the parts."""
     model = ReadModel(settings, now=steady(api.clock))
     reflectors = model.reflectors(api)
-    asked = asking(settings.readings, api, model.ledger.cluster)
-    gauge, agents = asked.gauge, asked.reflectors
-    views = NodeViews(model.ledger, gauge)
+    reading = build_readings(settings.readings, api, model.ledger.cluster)
+    poller, agents = reading.poller, reading.reflectors
+    views = NodeViews(model.ledger, poller)
     seconds = Config().sample_seconds
     history = History(lambda: _sample(model, views), seconds=seconds)
     quota_history = QuotaHistory(lambda: _quotas(model), seconds=seconds)
     certificate = ServedCertificate(settings.files)
     certificates = ClientCertificates(api, settings.files) if settings.certificates_port else None
     rights, streams = Rights(api, certificates), StreamLimits()
-    tuned = Tuned(history, quota_history, rights, streams, settings.log_level)
-    config_file = ConfigFile(settings.config, tuned.apply)
+    reloadable = ReloadableParts(history, quota_history, rights, streams, settings.log_level)
+    config_file = ConfigFile(settings.config, reloadable.apply)
     feed = Feed(model, views, history)
-    questions = Questions(model.onlooker, is_known=lambda: not model.missing())
+    questions = Questions(model.queue_copy, is_known=lambda: not model.missing())
     parts = Parts(
         model=model,
         feed=feed,
@@ -251,11 +251,11 @@ def build(settings: Settings, api: Api) -> App:
     )
     metrics.register(parts.registry, watches=reflectors, api=api, certificate=certificate)
     dashboard = page.Page.read(settings.page_folder)
-    calls = application(parts, settings.accountant, dashboard)
+    calls = application(parts, settings.cost_service, dashboard)
     return App(
         feed=feed,
         reflectors={**reflectors, **agents},
-        tasks=({"readings": gauge} if gauge else {})
+        tasks=({"readings": poller} if poller else {})
         | ({"client certificates": certificates} if certificates else {})
         | {
             "history": history,
@@ -293,7 +293,7 @@ def _servers(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Tuned:
+class ReloadableParts:
     """The parts that the configuration file may change."""
 
     history: History
@@ -306,10 +306,10 @@ class Tuned:
     def apply(self, config: Config) -> None:
         """Apply a configuration."""
         logging.getLogger().setLevel(config.log_level or self.log_level)
-        self.history.every(config.sample_seconds)
-        self.quota_history.every(config.sample_seconds)
+        self.history.set_interval(config.sample_seconds)
+        self.quota_history.set_interval(config.sample_seconds)
         self.rights.limit(at_once=config.call_burst, per_second=config.calls_per_second)
-        self.streams.of_user = config.streams_per_user
+        self.streams.max_per_user = config.streams_per_user
 
 
 async def run(app: App, stop: asyncio.Event) -> None:
@@ -319,7 +319,7 @@ async def run(app: App, stop: asyncio.Event) -> None:
         ExceptionGroup: an essential task failed; the others were cancelled.
     """
     async with asyncio.TaskGroup() as group:
-        running: dict[str, Runs] = {**app.reflectors, **app.tasks}
+        running: dict[str, Task] = {**app.reflectors, **app.tasks}
         working = [group.create_task(essential(name, each.run())) for name, each in running.items()]
         serving = [group.create_task(serve(each, stop)) for each in app.servers]
         await stop.wait()

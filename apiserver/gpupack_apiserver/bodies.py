@@ -8,8 +8,8 @@ from litestar import Request
 from litestar.datastructures import State
 from litestar.exceptions import SerializationException
 
-from gpupack_apiserver.errors import CallWrong
-from gpupack_apiserver.expectations import GIVEN, in_words
+from gpupack_apiserver.errors import CallInvalid
+from gpupack_apiserver.parameter_types import PARSED_BODY, in_words
 
 _AT: Final = " - at `$."
 
@@ -21,17 +21,17 @@ class StrictRequest(Request[Any, Any, State]):
         """Return the body, parsed.
 
         Raises:
-            CallWrong: a field has another type, which Litestar would convert, or the body is nested
-                too deeply. Litestar itself refuses what it cannot convert.
+            CallInvalid: a field has another type, which Litestar would convert, or the body is
+                nested too deeply. Litestar itself refuses what it cannot convert.
         """
         try:
             given = await super().json()
         except RecursionError as error:
-            raise CallWrong("body", "", "nest it less deeply: it cannot be read") from error
+            raise CallInvalid("body", "", "send a body that is nested less deeply") from error
         except SerializationException as error:
             start = (await self.body())[:64].decode(errors="replace")
-            raise CallWrong("body", start, f"write valid JSON ({error})") from error
-        self.state[GIVEN] = given
+            raise CallInvalid("body", start, f"write valid JSON ({error})") from error
+        self.state[PARSED_BODY] = given
         field = getattr(self.route_handler, "parsed_data_field", None)
         if field is not None:
             _require_types(given, field.annotation)
@@ -46,7 +46,7 @@ def _require_types(given: Any, wanted: type) -> None:
         if found and _is_convertible(given, wanted):
             field, words = at.removesuffix("`"), in_words(reason)
             fix = f"write {words}, without quotes" if _is_text(given, field) else f"write {words}"
-            raise CallWrong(field, _value_of(given, field), fix if words else reason) from error
+            raise CallInvalid(field, _value_of(given, field), fix if words else reason) from error
 
 
 def _is_convertible(given: Any, wanted: type) -> bool:

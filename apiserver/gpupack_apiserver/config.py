@@ -16,7 +16,7 @@ from gpupack_apiserver.errors import ConfigInvalid, Missing
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 10.0
+CHECK_SECONDS: Final = 10.0
 """Seconds between two checks of the file; the kubelet updates it within a minute."""
 
 MAX_BYTES: Final = 64 << 10
@@ -80,21 +80,21 @@ class ConfigFile:
         changes = _changes(before, self.current)
         if changes:
             self._apply(self.current)
-            told = (f"{each.field} from {each.before!r} to {each.after!r}" for each in changes)
-            log.info("the configuration changed: %s", ", ".join(told))
+            texts = (f"{each.field} from {each.before!r} to {each.after!r}" for each in changes)
+            log.info("the configuration changed: %s", ", ".join(texts))
         return changes
 
     async def run(self) -> None:
         """Read the file, and again whenever it changes, without end."""
         while True:
-            if self._path is not None and self._is_another(self._path):
+            if self._path is not None and self._has_changed(self._path):
                 try:
                     self.reload()
                 except ConfigInvalid as error:
-                    log.error("%s; what counted before still does", error)  # noqa: TRY400 - no bug
-            await asyncio.sleep(LOOK_SECONDS)
+                    log.error("%s; the previous one stays in effect", error)  # noqa: TRY400 - no bug
+            await asyncio.sleep(CHECK_SECONDS)
 
-    def _is_another(self, path: pathlib.Path) -> bool:
+    def _has_changed(self, path: pathlib.Path) -> bool:
         try:
             return _digest(_read(path)) != self._seen
         except ConfigInvalid:
@@ -107,7 +107,7 @@ def _read(path: pathlib.Path) -> str:
         with path.open(encoding="utf-8") as file:
             text = file.read(MAX_BYTES + 1)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigInvalid("", path.name, f"make it a file of text ({error})") from error
+        raise ConfigInvalid("", path.name, f"make it a text file ({error})") from error
     if len(text) > MAX_BYTES:
         raise ConfigInvalid("", path.name, f"make it no longer than {MAX_BYTES} bytes")
     return text
@@ -125,14 +125,14 @@ def _parsed(text: str) -> Config:
         raise _invalid(given, str(error)) from error
 
 
-def _invalid(given: Any, said: str) -> ConfigInvalid:
+def _invalid(given: Any, message: str) -> ConfigInvalid:
     """Convert msgspec's message, which has the field at its end: `... - at `$.sample_seconds``."""
     if not isinstance(given, dict):
         return ConfigInvalid("", given, "write fields and their values")
-    if found := _UNKNOWN.search(said):
+    if found := _UNKNOWN.search(message):
         known = ", ".join(Config.__struct_fields__)
-        return ConfigInvalid(found[1], given[found[1]], f"take one of {known}")
-    reason, _, at = said.partition(" - at `$.")
+        return ConfigInvalid(found[1], given[found[1]], f"use one of {known}")
+    reason, _, at = message.partition(" - at `$.")
     field = at.removesuffix("`")
     return ConfigInvalid(field, given.get(field, ""), reason)
 

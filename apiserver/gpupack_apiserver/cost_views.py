@@ -18,7 +18,7 @@ _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 class CostRow(msgspec.Struct, frozen=True):
-    """One namespace, job, cohort or model; fields outside the question are empty.
+    """One namespace, job, cohort or model; fields that the query does not group by are empty.
 
     `allocated` is the sum of `used`, `idle` and `unknown`: used and idle are null where none of it
     was measured. Energy covers the time in which power was measured; null: never. Cost is for what

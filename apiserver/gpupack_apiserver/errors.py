@@ -2,15 +2,15 @@
 """Errors of the API.
 
 ApiError
-├── CallWrong     a field of the call is wrong; answered 400 with field, value and fix
-│   └── ConfigInvalid   the same for the configuration file; 422
-├── StoreUnusable the file of the cost service cannot be opened, or belongs to another program
-├── Missing       there is no such object; 404
-├── ClusterNeeded  the call is one that one machine cannot answer; 501
-├── TokenNeeded   the caller is known, and the call needs a token all the same; 401
-├── TokenUnusable  the file with one machine's token cannot be used; the process does not start
-├── RightLost     a permission of a stream was removed; the stream ends
-└── PageInvalid   the folder of the dashboard holds none; the process does not start
+├── CallInvalid      a field of the call is not valid; answered 400 with field, value and fix
+│   └── ConfigInvalid  the configuration file is not valid; 422
+├── StoreUnusable    the file of the cost service cannot be opened, or belongs to another program
+├── Missing          there is no such object; 404
+├── ClusterNeeded    the call needs a cluster, and the server is one machine's; 501
+├── TokenNeeded      the caller is known, and the call needs a token; 401
+├── TokenUnusable    the file with one machine's token cannot be used; the process does not start
+├── PermissionLost   a permission of a stream was removed; the stream ends
+└── PageInvalid      the folder has no dashboard; the process does not start
 """
 
 
@@ -18,8 +18,8 @@ class ApiError(Exception):
     """Root of the API's errors."""
 
 
-class CallWrong(ApiError):
-    """A field of the call is wrong.
+class CallInvalid(ApiError):
+    """A field of the call is not valid.
 
     Attributes:
         field: its name.
@@ -32,7 +32,7 @@ class CallWrong(ApiError):
         super().__init__(f"{field} is {self.value!r}: {fix}")
 
 
-class ConfigInvalid(CallWrong):
+class ConfigInvalid(CallInvalid):
     """The configuration file is not valid; `field` is empty for an error of the whole file."""
 
 
@@ -57,7 +57,7 @@ class TokenUnusable(ApiError):
     """The file with one machine's token cannot be read or created, or other users can read it."""
 
 
-class RightLost(ApiError):
+class PermissionLost(ApiError):
     """A permission of a stream was removed."""
 
 

@@ -21,5 +21,5 @@ def missing_of(watches: Mapping[str, Watch], stale_after_seconds: float) -> str:
         if not watch.synced.is_set():
             return f"{name} are not read yet"
         if watch.age_seconds() > stale_after_seconds:
-            return f"nothing was heard of {name} for {watch.age_seconds():.0f} s"
+            return f"no data of {name} for {watch.age_seconds():.0f} s"
     return "" if watches else "nothing is watched"

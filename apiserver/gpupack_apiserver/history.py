@@ -13,7 +13,7 @@ import msgspec
 from gpupack_apiserver.node_views import Totals
 
 KEPT_SECONDS: Final = 3600.0
-LOOK_SECONDS: Final = 1.0
+MAX_SLEEP_SECONDS: Final = 1.0
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -51,16 +51,16 @@ class History:
     """The history of one process; each process starts its own.
 
     Args:
-        look: returns the present figures; None: they are not known.
+        read: returns the present figures; None: they are not known.
         seconds: interval of samples.
     """
 
-    def __init__(self, look: Callable[[], Sample | None], *, seconds: float) -> None:
-        self._look = look
+    def __init__(self, read: Callable[[], Sample | None], *, seconds: float) -> None:
+        self._read = read
         self.samples: collections.deque[Sample] = collections.deque()
-        self.every(seconds)
+        self.set_interval(seconds)
 
-    def every(self, seconds: float) -> None:
+    def set_interval(self, seconds: float) -> None:
         """Set the interval of samples."""
         self.seconds = seconds
         self.samples = collections.deque(self.samples, maxlen=max(int(KEPT_SECONDS / seconds), 1))
@@ -68,13 +68,13 @@ class History:
     async def run(self) -> None:
         """Take samples without end."""
         while True:
-            if (sample := self._look()) is not None:
+            if (sample := self._read()) is not None:
                 self.samples.append(sample)
-            await passed(lambda: self.seconds)
+            await sleep_interval(lambda: self.seconds)
 
 
-async def passed(seconds: Callable[[], float]) -> None:
+async def sleep_interval(seconds: Callable[[], float]) -> None:
     """Wait until the given time has passed; its length may change during the wait."""
     began = time.monotonic()
     while (left := began + seconds() - time.monotonic()) > 0:  # noqa: ASYNC110 - of a clock
-        await asyncio.sleep(min(left, LOOK_SECONDS))
+        await asyncio.sleep(min(left, MAX_SLEEP_SECONDS))

@@ -60,43 +60,43 @@ class Hold(msgspec.Struct, frozen=True):
     worker: int | None = None
 
     @property
-    def mark(self) -> str:
-        """Its mark in the order of all holds, for callers."""
+    def cursor(self) -> str:
+        """Its cursor in the order of all holds."""
         return f"{self.namespace}/{self.pod}/{self.uuid}"
 
 
-def holds(ledger: Ledger, jobs: Mapping[tuple[str, str], ShownJob]) -> Iterator[Hold]:
+def list_holds(ledger: Ledger, jobs: Mapping[tuple[str, str], ShownJob]) -> Iterator[Hold]:
     """Yield all holds, in no order."""
     workers = PodWorkers(jobs)
     for claim in ledger.claims.pods.values():
-        yield from _of_pod(claim, workers)
+        yield from _with_workers(claim, workers)
     for node, uids in ledger.claims.lingering.items():
         for uid in uids:
             if (gone := ledger.claims.terminating_holder(node, uid)) is not None:
                 yield from _held_by(gone)
     for gpus in ledger.gpus.items.values():
         if gpus.status.mode == "observed":
-            yield from _told_by(gpus)
+            yield from _reported_by(gpus)
 
 
-def holds_of(
+def pod_holds(
     claim: PodClaim, ledger: Ledger, jobs: Mapping[tuple[str, str], ShownJob]
 ) -> Iterator[Hold]:
     """Yield the holds of one pod; on an observed node its agent reports them."""
-    yield from _of_pod(claim, PodWorkers(jobs))
+    yield from _with_workers(claim, PodWorkers(jobs))
     pod = (claim.namespace, claim.name)
     gpus = ledger.gpus.items.get(claim.placement.node)
     if gpus is not None and gpus.status.mode == "observed":
-        yield from (each for each in _told_by(gpus) if (each.namespace, each.pod) == pod)
+        yield from (each for each in _reported_by(gpus) if (each.namespace, each.pod) == pod)
 
 
-def _of_pod(claim: PodClaim, workers: PodWorkers) -> Iterator[Hold]:
+def _with_workers(claim: PodClaim, workers: PodWorkers) -> Iterator[Hold]:
     for hold in _held_by(claim):
-        yield _of_worker(hold, claim.worker, workers) if claim.worker else hold
+        yield _with_worker(hold, claim.worker, workers) if claim.worker else hold
 
 
-def _of_worker(hold: Hold, pod: WorkerKey, workers: PodWorkers) -> Hold:
-    worker = workers.of(pod, hold.share)
+def _with_worker(hold: Hold, pod: WorkerKey, workers: PodWorkers) -> Hold:
+    worker = workers.worker(pod, hold.share)
     return msgspec.structs.replace(hold, job=pod.attempt.job, worker=worker)
 
 
@@ -105,7 +105,7 @@ def _held_by(pod: PodClaim | TerminatingHolder) -> Iterator[Hold]:
         yield Hold(pod.namespace, pod.name, share.uuid, pod.placement.node, "", share)
 
 
-def _told_by(gpus: GpuNode) -> Iterator[Hold]:
+def _reported_by(gpus: GpuNode) -> Iterator[Hold]:
     for holder in gpus.status.holders:
         for share in claims.believed(holder.devices):
             yield Hold(holder.namespace, holder.name, share.uuid, gpus.metadata.name, "", share)

@@ -22,7 +22,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from gpupack_apiserver.routes.parts import Call, shown_of
+from gpupack_apiserver.routes.parts import Call, shared_parts_of
 from gpupack_httpserver.certificate import CertificateMetrics, ServedCertificate
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.metrics import KubeRequests, UnreadableObjects
@@ -65,7 +65,7 @@ class Metrics(ASGIMiddleware):
             registry=registry,
         )
 
-    def begin(self, routes: Iterable[BaseRoute]) -> None:
+    def expose(self, routes: Iterable[BaseRoute]) -> None:
         """Expose each call from the start, with the statuses in its description."""
         for route in routes:
             if not isinstance(route, HTTPRoute):
@@ -137,7 +137,7 @@ def register(
 @get(PATH, include_in_schema=False)
 async def show_metrics(request: Call, state: State) -> Response[bytes]:
     """Return all metrics to a caller that may get /metrics."""
-    parts = shown_of(state)
-    await parts.scraper(request)
+    parts = shared_parts_of(state)
+    await parts.require_metrics_access(request)
     text = prometheus.generate_latest(parts.registry)
     return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)

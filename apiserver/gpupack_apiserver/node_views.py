@@ -73,7 +73,7 @@ class Totals(msgspec.Struct, frozen=True):
     fragmentation: float = 0.0
 
 
-class Machines(Protocol):
+class NodeSource(Protocol):
     """A source of nodes: the cluster's ledger, or that of one machine."""
 
     @property
@@ -87,19 +87,19 @@ class Machines(Protocol):
 class Readings(Protocol):
     """A source of the GPUs' readings."""
 
-    def of(self, node: str) -> Mapping[str, Reading]:
+    def get(self, node: str) -> Mapping[str, Reading]:
         """Return a node's readings by UUID; the same object until new data arrives."""
 
 
 class NoReadings:
     """A source without readings."""
 
-    def of(self, _: str) -> Mapping[str, Reading]:
+    def get(self, _: str) -> Mapping[str, Reading]:
         """Return no readings."""
         return NOTHING
 
 
-class Known(NamedTuple):
+class CachedView(NamedTuple):
     """A view with its state; the version changes with the node and with what is held."""
 
     version: int
@@ -115,10 +115,10 @@ class NodeViews:
         readings: readings of their GPUs; None: there are none.
     """
 
-    def __init__(self, machines: Machines, readings: Readings | None = None) -> None:
-        self._machines, self._cluster = machines, machines.cluster
+    def __init__(self, source: NodeSource, readings: Readings | None = None) -> None:
+        self._source, self._cluster = source, source.cluster
         self._readings = readings or NoReadings()
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, CachedView] = {}
         """Known views by node name."""
 
     def all(self) -> tuple[NodeView, ...]:
@@ -143,21 +143,21 @@ class NodeViews:
             fragmentation=fragmentation(arrays),
         )
 
-    def _view(self, node: core.Node) -> Known:
+    def _view(self, node: core.Node) -> CachedView:
         row = self._cluster.row(node.name)
         assert row is not None  # noqa: S101 - it is one of the cluster's
         version = int(self._cluster.arrays.version[row])
-        readings, known = self._readings.of(node.name), self._known.get(node.name)
+        readings, known = self._readings.get(node.name), self._known.get(node.name)
         if known is not None and known.version == version and known.readings is readings:
             return known
-        return Known(version, readings, self._described(node, row, readings))
+        return CachedView(version, readings, self._build_view(node, row, readings))
 
-    def _described(self, node: core.Node, row: int, readings: Mapping[str, Reading]) -> NodeView:
+    def _build_view(self, node: core.Node, row: int, readings: Mapping[str, Reading]) -> NodeView:
         arrays = self._cluster.arrays
         used, memory = arrays.used_milli[row].tolist(), arrays.used_memory[row].tolist()
         held = zip(used, memory, strict=True)
         of_each = zip(self._cluster.devices_at(row), held, strict=False)
-        simulated = self._machines.simulated(node.name)
+        simulated = self._source.simulated(node.name)
         devices = tuple(
             _device(
                 device,

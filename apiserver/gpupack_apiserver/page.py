@@ -54,12 +54,12 @@ HEADERS: Final = {
 }
 
 NO_PAGE: Final = (
-    "this server has no page; set GPUPACK_PAGE_FOLDER to the folder of a built one "
-    "(`make dashboard` makes dashboard/dist)"
+    "this server has no dashboard; set GPUPACK_PAGE_FOLDER to the folder of a built one "
+    "(`make dashboard` builds dashboard/dist)"
 )
 
-FOR_EVER: Final = "public, max-age=31536000, immutable"
-NEVER: Final = "no-store"
+IMMUTABLE: Final = "public, max-age=31536000, immutable"
+NO_STORE: Final = "no-store"
 
 METHODS: Final = (HttpMethod.GET, HttpMethod.HEAD)
 OPTIONS: Final = {NOT_COMPRESSED: True}
@@ -110,7 +110,9 @@ class Page:
         found = self.files.get(name)
         if found is None:
             raise Missing("there is no such file" if self.files else NO_PAGE)
-        encoding = next((each for each in _taken(accepted) if each in found.bodies), "")
+        encoding = next(
+            (each for each in _accepted_encodings(accepted) if each in found.bodies), ""
+        )
         headers = HEADERS | {"Cache-Control": found.cached}
         if encoding:
             headers |= {"Content-Encoding": encoding}
@@ -140,13 +142,13 @@ def _accepted(request: Call) -> str:
 
 
 def _file(path: pathlib.Path) -> File:
-    beside = {name: path.with_name(path.name + ending) for name, ending in ENCODINGS.items()}
-    encoded = {name: each.read_bytes() for name, each in beside.items() if each.is_file()}
-    cached = NEVER if path.name == INDEX else FOR_EVER
+    variants = {name: path.with_name(path.name + ending) for name, ending in ENCODINGS.items()}
+    encoded = {name: each.read_bytes() for name, each in variants.items() if each.is_file()}
+    cached = NO_STORE if path.name == INDEX else IMMUTABLE
     return File(TYPES[path.suffix], cached, {"": path.read_bytes(), **encoded})
 
 
-def _taken(accepted: str) -> list[str]:
+def _accepted_encodings(accepted: str) -> list[str]:
     """Return the accepted encodings of an Accept-Encoding; q=0 excludes one."""
     parts = [part.strip().lower().partition(";") for part in accepted.split(",")]
     named = {name.strip() for name, _, weight in parts if weight.strip() not in {"q=0", "q=0.0"}}

@@ -12,31 +12,33 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.params import QueryParameter
 
-from gpupack_apiserver.errors import CallWrong
+from gpupack_apiserver.errors import CallInvalid
 
 MAX_CHARACTERS: Final = 64
 """Maximum characters of a name in an answer."""
 
 
-def all_known(call: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+def require_known_parameters(
+    call: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler
+) -> None:
     """Refuse a call whose query has a parameter that the call does not have (a guard).
 
     Raises:
-        CallWrong: it names the first of them, the existing ones, and the nearest.
+        CallInvalid: it names the first of them, the existing ones, and the nearest.
     """
     if not isinstance(handler, HTTPRouteHandler) or not handler.resolve_include_in_schema():
         return
-    known = known_to(handler)
+    known = parameter_names(handler)
     for name, value in call.query_params.multi_items():
         if name not in known:
-            raise CallWrong(name[:MAX_CHARACTERS], value, _fix(name, known))
+            raise CallInvalid(name[:MAX_CHARACTERS], value, _fix(name, known))
 
 
-def known_to(handler: BaseRouteHandler) -> list[str]:
+def parameter_names(handler: BaseRouteHandler) -> list[str]:
     """Return the names of the query's parameters."""
     fields = handler.parsed_fn_signature.parameters.values()
-    asked = ((each.name, each.kwarg_definition) for each in fields)
-    return sorted(kind.name or name for name, kind in asked if isinstance(kind, QueryParameter))
+    declared = ((each.name, each.kwarg_definition) for each in fields)
+    return sorted(kind.name or name for name, kind in declared if isinstance(kind, QueryParameter))
 
 
 def _fix(name: str, known: list[str]) -> str:

@@ -66,8 +66,8 @@ def placed_process(
 
 def visible_device(uuid: str, cluster: core.Cluster) -> Visible | None:
     """Return the known data of a GPU or MIG slice; None: no node lists it."""
-    home = cluster.node_of_device(core.DeviceUuid(uuid))
-    node = cluster.node(home) if home else None
+    name = cluster.node_of_device(core.DeviceUuid(uuid))
+    node = cluster.node(name) if name else None
     device = next((each for each in node.devices if each.uuid == uuid), None) if node else None
     return Visible(uuid, device.model, device.memory) if device else None
 

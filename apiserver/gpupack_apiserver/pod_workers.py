@@ -24,7 +24,7 @@ class PodWorkers:
         self._jobs = jobs
         self._by_first: dict[AttemptKey, dict[int, WorkerPod]] = {}
 
-    def of(self, pod: WorkerKey, share: DeviceShare) -> int:
+    def worker(self, pod: WorkerKey, share: DeviceShare) -> int:
         """Return the worker that has a GPU, or a share of one, in the pod of this first worker."""
         return self.pod(pod).worker_with(share.uuid)
 

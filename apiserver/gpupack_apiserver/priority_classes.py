@@ -12,14 +12,14 @@ class PriorityClasses:
     """The reflector's store of PriorityClasses.
 
     Args:
-        most: the largest number that a GPUJob may set itself.
+        max_priority: the largest number that a GPUJob may set itself.
 
     Attributes:
         changed: called when a class changes or is removed.
     """
 
-    def __init__(self, *, most: int) -> None:
-        self._most = most
+    def __init__(self, *, max_priority: int) -> None:
+        self._max_priority = max_priority
         self.changed: Callable[[], None] = lambda: None
         self._by_name: dict[str, PriorityClass] = {}
 
@@ -38,11 +38,13 @@ class PriorityClasses:
         self._by_name.pop(item.metadata.name, None)
         self.changed()
 
-    def judge(self, *, name: str | None, number: int) -> int | PriorityProblem:
+    def resolve(self, *, name: str | None, number: int) -> int | PriorityProblem:
         """Return the priority of a job by its class or number, as the operator computes it."""
-        return priority_of(name, self._by_name.get(name)) if name else min(number, self._most)
+        return (
+            priority_of(name, self._by_name.get(name)) if name else min(number, self._max_priority)
+        )
 
     def priority_of(self, spec: PendingSpec) -> int | None:
         """Return the priority of a spec; None: its class does not allow a plan."""
-        found = self.judge(name=spec.priority_class_name, number=spec.priority)
+        found = self.resolve(name=spec.priority_class_name, number=spec.priority)
         return None if isinstance(found, PriorityProblem) else found

@@ -13,8 +13,8 @@ from litestar.openapi import ResponseSpec
 from litestar.routes import HTTPRoute
 
 from gpupack.errors import InventoryUnavailable, LedgerUnusable
-from gpupack_apiserver.errors import CallWrong, ClusterNeeded, ConfigInvalid, Missing, TokenNeeded
-from gpupack_apiserver.expectations import BODY, choices_of, fields_of, in_words, value_at
+from gpupack_apiserver.errors import CallInvalid, ClusterNeeded, ConfigInvalid, Missing, TokenNeeded
+from gpupack_apiserver.parameter_types import BODY, choices_of, fields_of, in_words, value_at
 from gpupack_apiserver.patterns import IN_WORDS
 from gpupack_httpserver.connections import certificate_of
 from gpupack_httpserver.errors import Denied
@@ -40,7 +40,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def _answer(problem: Problem) -> Response[bytes]:
-    headers = {"Retry-After": "1"} if problem.status in _LATER else {}
+    headers = {"Retry-After": "1"} if problem.status in _RETRYABLE else {}
     return Response(
         msgspec.json.encode(problem),
         status_code=problem.status,
@@ -49,7 +49,9 @@ def _answer(problem: Problem) -> Response[bytes]:
     )
 
 
-_LATER: Final = frozenset({http.HTTPStatus.TOO_MANY_REQUESTS, http.HTTPStatus.SERVICE_UNAVAILABLE})
+_RETRYABLE: Final = frozenset(
+    {http.HTTPStatus.TOO_MANY_REQUESTS, http.HTTPStatus.SERVICE_UNAVAILABLE}
+)
 
 
 def _problem(status: int, detail: str, **more: str) -> Response[bytes]:
@@ -57,27 +59,27 @@ def _problem(status: int, detail: str, **more: str) -> Response[bytes]:
     return _answer(Problem(title=code.phrase, status=code.value, detail=detail, **more))
 
 
-def wrong(_: Call, error: CallWrong) -> Response[bytes]:
-    """Answer a wrong field."""
+def answer_invalid_call(_: Call, error: CallInvalid) -> Response[bytes]:
+    """Answer a call with an invalid field."""
     return _problem(400, str(error), field=error.field, value=error.value, fix=error.fix)
 
 
-def unusable(_: Call, error: ConfigInvalid) -> Response[bytes]:
-    """Answer a wrong configuration file."""
+def answer_invalid_config(_: Call, error: ConfigInvalid) -> Response[bytes]:
+    """Answer an invalid configuration file."""
     return _problem(422, str(error), field=error.field, value=error.value, fix=error.fix)
 
 
-def missing(_: Call, error: Missing) -> Response[bytes]:
+def answer_missing(_: Call, error: Missing) -> Response[bytes]:
     """Answer a missing object."""
     return _problem(404, str(error))
 
 
-def cluster_needed(_: Call, error: ClusterNeeded) -> Response[bytes]:
+def answer_cluster_needed(_: Call, error: ClusterNeeded) -> Response[bytes]:
     """Answer a call that needs a cluster."""
     return _problem(501, str(error))
 
 
-def denied(call: Call, error: Denied) -> Response[bytes]:
+def answer_denied(call: Call, error: Denied) -> Response[bytes]:
     """Answer a caller without permission."""
     answer = _problem(error.status, str(error))
     if error.status == http.HTTPStatus.UNAUTHORIZED:
@@ -88,7 +90,7 @@ def denied(call: Call, error: Denied) -> Response[bytes]:
     return answer
 
 
-def token_needed(_: Call, error: TokenNeeded) -> Response[bytes]:
+def answer_token_needed(_: Call, error: TokenNeeded) -> Response[bytes]:
     """Answer a caller with only a certificate."""
     fix = "send `Authorization: Bearer TOKEN`; `kubectl create token ACCOUNT` prints one"
     answer = _problem(401, str(error), field="Authorization", fix=fix)
@@ -96,9 +98,9 @@ def token_needed(_: Call, error: TokenNeeded) -> Response[bytes]:
     return answer
 
 
-def judged(_: Call, error: Refused) -> Response[bytes]:
-    """Answer what the API server refused for the caller's own token."""
-    status = error.status if error.status in _CALLERS else http.HTTPStatus.SERVICE_UNAVAILABLE
+def answer_refused(_: Call, error: Refused) -> Response[bytes]:
+    """Answer a refusal of the API server for the caller's own token."""
+    status = error.status if error.status in _CALLER_ERRORS else http.HTTPStatus.SERVICE_UNAVAILABLE
     return _problem(status, error.said or str(error), **_field(error))
 
 
@@ -112,7 +114,7 @@ def _field(error: Refused) -> dict[str, str]:
     unknown = _UNKNOWN_TO_SERVER.search(error.said)
     if unknown is None:
         return {}
-    return {"field": unknown[1], "fix": "there is no such field; remove it, or spell it right"}
+    return {"field": unknown[1], "fix": "there is no such field; remove or correct it"}
 
 
 _OBJECT: Final = '"object"'
@@ -121,21 +123,21 @@ _OBJECT: Final = '"object"'
 _INVALID: Final = re.compile(r"(?:Invalid|Unsupported) value: (.*?): (.*)", re.DOTALL)
 _UNKNOWN_TO_SERVER: Final = re.compile(r'unknown field "([^"]{1,128})"')
 
-_CALLERS: Final = frozenset({400, 403, 404, 409, 422, 429})
+_CALLER_ERRORS: Final = frozenset({400, 403, 404, 409, 422, 429})
 
 
-def not_ready(_: Call, error: Exception) -> Response[bytes]:
+def answer_not_ready(_: Call, error: Exception) -> Response[bytes]:
     """Answer while the state is not known."""
     return _problem(503, str(error))
 
 
-def invalid(call: Call, error: ValidationException) -> Response[bytes]:
+def answer_invalid_parameter(call: Call, error: ValidationException) -> Response[bytes]:
     """Answer a parameter or body that violates the schema, with the first error."""
     found = error.extra[0] if isinstance(error.extra, list) and error.extra else {}
     field, text = str(found.get("key", "")), str(found.get("message", error.detail))
     if unknown := _UNKNOWN_FIELD.search(text):
         known = ", ".join(fields_of(call, field))
-        fix = f"remove it, or spell it right; there are {known}" if known else text
+        fix = f"remove or correct it; the fields are {known}" if known else text
         return _problem(400, text, field=unknown[1], fix=fix)
     if text == _NO_BODY:
         fix = "send a JSON object, {} where every field is optional"
@@ -149,7 +151,7 @@ def invalid(call: Call, error: ValidationException) -> Response[bytes]:
             400, f"{field} is {value!r}: write {words}", field=field, value=value, fix=words
         )
     choices, words = ", ".join(choices_of(call, field)), in_words(text)
-    fix = f"name one of {choices}" if choices else f"write {words}" if words else text
+    fix = f"use one of {choices}" if choices else f"write {words}" if words else text
     name = "the body" if field == BODY else field
     detail = f"{name} is {value!r}: {fix}" if value else f"{name}: {fix}"
     return _problem(400, detail, field=field, value=value, fix=fix)
@@ -168,7 +170,7 @@ _NO_BODY: Final = repr(BODY)
 """Litestar's text for a call without the body that it needs."""
 
 
-def refused(call: Call, error: HTTPException) -> Response[bytes]:
+def answer_http_error(call: Call, error: HTTPException) -> Response[bytes]:
     """Answer an unknown path, method or media type."""
     answer = _problem(error.status_code, error.detail)
     answer.headers.update(error.headers or {})
@@ -191,50 +193,50 @@ def _is_at(route: HTTPRoute, path: str) -> bool:
     )
 
 
-def failed(call: Call, error: Exception) -> Response[bytes]:
+def answer_internal_error(call: Call, error: Exception) -> Response[bytes]:
     """Answer an internal error: details are only in the log."""
     log.error("%s %s", call.method, call.url.path, exc_info=error)
-    return _problem(500, "gpupack-api failed; its log says more")
+    return _problem(500, "internal error; see the log of gpupack-api")
 
 
-def _told(description: str) -> ResponseSpec:
+def _problem_spec(description: str) -> ResponseSpec:
     return ResponseSpec(
         Problem, generate_examples=False, description=description, media_type=PROBLEM_JSON
     )
 
 
-STALE: Final = {503: _told("The cluster's state is not known now.")}
-WRONG: Final = {400: _told("A field or parameter is wrong, or is none of this call.")}
+STALE: Final = {503: _problem_spec("The cluster's state is not known now.")}
+WRONG: Final = {400: _problem_spec("A field or parameter is not valid, or is unknown.")}
 REFUSALS: Final = (
     STALE
     | WRONG
     | {
-        401: _told("The API server does not know the token or certificate, or a token is needed."),
-        403: _told("The caller lacks the right."),
-        429: _told("The caller has called too often."),
+        401: _problem_spec("The token or certificate is not valid, or a token is needed."),
+        403: _problem_spec("The caller lacks a permission."),
+        429: _problem_spec("The caller sends too many requests."),
     }
 )
 WRITES: Final = REFUSALS | {
-    409: _told("Somebody else changed it meanwhile."),
-    422: _told("The API server does not take it."),
+    409: _problem_spec("Another client changed the object at the same time."),
+    422: _problem_spec("The API server refuses the object."),
 }
-UNUSABLE: Final = {422: _told("The configuration file cannot be used; the old one counts.")}
-MISSING: Final = {404: _told("There is no such object.")}
+UNUSABLE: Final = {422: _problem_spec("The file is not valid; the old configuration stays.")}
+MISSING: Final = {404: _problem_spec("There is no such object.")}
 """Error answers that calls have in addition to their own."""
 
 HANDLERS: Final[dict[int | type[Exception], Any]] = {
-    CallWrong: wrong,
-    ConfigInvalid: unusable,
-    Missing: missing,
-    ClusterNeeded: cluster_needed,
-    Denied: denied,
-    TokenNeeded: token_needed,
-    NotReady: not_ready,
-    Refused: judged,
-    KubeError: not_ready,
-    LedgerUnusable: not_ready,
-    InventoryUnavailable: not_ready,
-    ValidationException: invalid,
-    HTTPException: refused,
-    Exception: failed,
+    CallInvalid: answer_invalid_call,
+    ConfigInvalid: answer_invalid_config,
+    Missing: answer_missing,
+    ClusterNeeded: answer_cluster_needed,
+    Denied: answer_denied,
+    TokenNeeded: answer_token_needed,
+    NotReady: answer_not_ready,
+    Refused: answer_refused,
+    KubeError: answer_not_ready,
+    LedgerUnusable: answer_not_ready,
+    InventoryUnavailable: answer_not_ready,
+    ValidationException: answer_invalid_parameter,
+    HTTPException: answer_http_error,
+    Exception: answer_internal_error,
 }

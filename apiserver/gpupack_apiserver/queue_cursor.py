@@ -4,7 +4,7 @@
 import datetime as dt
 from typing import Final, NamedTuple
 
-from gpupack_apiserver.errors import CallWrong
+from gpupack_apiserver.errors import CallInvalid
 from gpupack_apiserver.queue_rows import QueueRow
 from gpupack_scheduler.queueing.request import POD_NAME
 
@@ -30,7 +30,7 @@ class QueueCursor(NamedTuple):
         """Parse the form of `text`.
 
         Raises:
-            CallWrong: it is not a cursor.
+            CallInvalid: it is not a cursor.
         """
         try:
             priority, created, namespace, name = text.split("/")
@@ -40,7 +40,7 @@ class QueueCursor(NamedTuple):
             )
         except ValueError as error:
             fix = "send `next` of the answer before, unchanged"
-            raise CallWrong("after", text, fix) from error
+            raise CallInvalid("after", text, fix) from error
 
     @property
     def text(self) -> str:

@@ -36,7 +36,7 @@ def waiting_jobs(
     for job in jobs:
         if job.status.phase != "Pending" or not job.may_wait:
             continue
-        attempt = model.onlooker.attempt(job.metadata.uid)
+        attempt = model.queue_copy.attempt(job.metadata.uid)
         place = positions.get(job_id(attempt)) if attempt else None
         shown = msgspec.structs.asdict(job_view(job))
         yield QueueRow(**shown, kind="GPUJob", position=place)
@@ -48,15 +48,15 @@ def waiting_pods(
     """Yield standalone pods of these namespaces that wait."""
     for uid, pod in model.ledger.pods.gated.items():
         if pod.metadata.namespace in namespaces:
-            yield _of_pod(model, pod, positions.get(pod_id(uid)))
+            yield _pod_row(model, pod, positions.get(pod_id(uid)))
 
 
-def _of_pod(model: ReadModel, pod: objects.Pod, position: int | None) -> QueueRow:
+def _pod_row(model: ReadModel, pod: objects.Pod, position: int | None) -> QueueRow:
     uid = pod.metadata.uid
-    ask = model.ledger.pods.waiting(uid)
+    pending = model.ledger.pods.waiting(uid)
     conditions = (each for each in pod.status.conditions if each.type == "PodScheduled")
     scheduled = next(conditions, None)
-    obstacle = model.onlooker.admissions.obstacle_of_pod(uid)
+    obstacle = model.queue_copy.admissions.obstacle_of_pod(uid)
     return QueueRow(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
@@ -64,10 +64,10 @@ def _of_pod(model: ReadModel, pod: objects.Pod, position: int | None) -> QueueRo
         reason=scheduled.reason if scheduled else "",
         message=obstacle or (scheduled.message if scheduled else ""),
         workers=1,
-        gpus=gpu_count(_gpus(ask.request)) if ask and ask.request else "",
+        gpus=gpu_count(_gpus(pending.request)) if pending and pending.request else "",
         nodes="",
         attempt=0,
-        priority=ask.priority if ask else 0,
+        priority=pending.priority if pending else 0,
         preemptions=0,
         restarts=0,
         workload="",

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from gpupack_apiserver.history import KEPT_SECONDS, passed
+from gpupack_apiserver.history import KEPT_SECONDS, sleep_interval
 from gpupack_crds.kinds import GpuQuota
 
 MAX_QUOTAS: Final = 1024
@@ -26,9 +26,9 @@ class Series:
 
     __slots__ = ("borrowed", "nominal", "used")
 
-    def __init__(self, moments: int) -> None:
+    def __init__(self, length: int) -> None:
         self.nominal, self.used, self.borrowed = (
-            array.array("f", itertools.repeat(UNKNOWN, moments)) for _ in range(3)
+            array.array("f", itertools.repeat(UNKNOWN, length)) for _ in range(3)
         )
 
     def add(self, nominal: float, used: float, borrowed: float) -> None:
@@ -47,40 +47,40 @@ class QuotaHistory:
     """The history of quotas in one process; each process starts its own.
 
     Args:
-        look: returns the present quotas; None: they are not known.
+        read: returns the present quotas; None: they are not known.
         seconds: interval; longer where the hour would have more than MAX_SAMPLES.
     """
 
-    def __init__(self, look: Callable[[], Iterable[GpuQuota] | None], *, seconds: float) -> None:
-        self._look = look
-        self.every(seconds)
-        self.moments: collections.deque[dt.datetime] = collections.deque()
+    def __init__(self, read: Callable[[], Iterable[GpuQuota] | None], *, seconds: float) -> None:
+        self._read = read
+        self.set_interval(seconds)
+        self.timestamps: collections.deque[dt.datetime] = collections.deque()
         self.by_namespace: dict[str, Series] = {}
 
-    def every(self, seconds: float) -> None:
+    def set_interval(self, seconds: float) -> None:
         """Set the interval of samples."""
         self.seconds = max(seconds, KEPT_SECONDS / MAX_SAMPLES)
 
     async def run(self) -> None:
         """Take samples without end."""
         while True:
-            if (quotas := self._look()) is not None:
+            if (quotas := self._read()) is not None:
                 self.add(dt.datetime.now(dt.UTC), quotas)
-            await passed(lambda: self.seconds)
+            await sleep_interval(lambda: self.seconds)
 
     def add(self, moment: dt.datetime, quotas: Iterable[GpuQuota]) -> None:
         """Add the present figures of the quotas; remove quotas that no longer exist."""
         known = {each.metadata.namespace: each for each in quotas}
         now = {name: known[name] for name in sorted(known)[:MAX_QUOTAS]}
         self.by_namespace = {
-            name: self.by_namespace.get(name) or Series(len(self.moments)) for name in now
+            name: self.by_namespace.get(name) or Series(len(self.timestamps)) for name in now
         }
-        self.moments.append(moment)
+        self.timestamps.append(moment)
         for name, series in self.by_namespace.items():
             status = now[name].status
             series.add(_gpus(status.nominal), _gpus(status.used), _gpus(status.borrowed))
-        while len(self.moments) > max(int(KEPT_SECONDS / self.seconds), 1):
-            self.moments.popleft()
+        while len(self.timestamps) > max(int(KEPT_SECONDS / self.seconds), 1):
+            self.timestamps.popleft()
             for series in self.by_namespace.values():
                 series.forget_first()
 

@@ -31,32 +31,32 @@ JobKey = tuple[str, str]
 class JobStore:
     """The GPUJobs' store of the ledger and the queue, which also keeps them for answers."""
 
-    def __init__(self, ledger_jobs: Jobs, onlooker: ReadOnlyQueue) -> None:
-        self._ledger_jobs, self._onlooker = ledger_jobs, onlooker
+    def __init__(self, ledger_jobs: Jobs, queue_copy: ReadOnlyQueue) -> None:
+        self._ledger_jobs, self._queue_copy = ledger_jobs, queue_copy
         self.by_key: dict[JobKey, ShownJob] = {}
-        self.told: Callable[[Iterable[JobKey]], None] = lambda _: None
-        """Called with the jobs that changed, or are gone."""
+        self.on_change: Callable[[Iterable[JobKey]], None] = lambda _: None
+        """Called with the jobs that changed or were removed."""
 
     def replace(self, items: list[ShownJob], /) -> None:
-        """Take in the complete list of jobs."""
+        """Replace all jobs."""
         before, self.by_key = self.by_key, {item.key: item for item in items}
         self._ledger_jobs.replace([*items])
-        self._onlooker.see_all(items)
-        self.told(_other(before, self.by_key))
+        self._queue_copy.see_all(items)
+        self.on_change(_changed_keys(before, self.by_key))
 
     def upsert(self, item: ShownJob, /) -> None:
-        """Take in a new or changed job."""
+        """Add or update a job."""
         self.by_key[item.key] = item
         self._ledger_jobs.upsert(item)
-        self._onlooker.see(item)
-        self.told((item.key,))
+        self._queue_copy.see(item)
+        self.on_change((item.key,))
 
     def remove(self, item: ShownJob, /) -> None:
         """Remove a job."""
         self.by_key.pop(item.key, None)
         self._ledger_jobs.remove(item)
-        self._onlooker.see_gone(item)
-        self.told((item.key,))
+        self._queue_copy.see_gone(item)
+        self.on_change((item.key,))
 
 
 class ReadModel:
@@ -68,7 +68,7 @@ class ReadModel:
         jobs: GPUJobs.
         policies: the extender's placement policies; a task to run.
         classes: PriorityClasses.
-        onlooker: a read-only copy of the extender's queue, for questions.
+        queue_copy: a read-only copy of the extender's queue, for questions.
         positions: positions in that queue.
     """
 
@@ -86,8 +86,8 @@ class ReadModel:
         self.policies = Policies(
             decisions.policy, PublishedForecast(self.quotas), known=decisions.demand_forecast
         )
-        self.classes = PriorityClasses(most=decisions.max_priority)
-        self.onlooker = ReadOnlyQueue(
+        self.classes = PriorityClasses(max_priority=decisions.max_priority)
+        self.queue_copy = ReadOnlyQueue(
             self.ledger,
             self.policies,
             self.quotas,
@@ -95,9 +95,9 @@ class ReadModel:
             decisions=decisions,
             priority_of=self.classes.priority_of,
         )
-        self.classes.changed = self.onlooker.see_priorities
-        self.positions = Positions(self.onlooker)
-        self.jobs = JobStore(self.ledger.jobs, self.onlooker)
+        self.classes.changed = self.queue_copy.see_priorities
+        self.positions = Positions(self.queue_copy)
+        self.jobs = JobStore(self.ledger.jobs, self.queue_copy)
         self.watches: Mapping[str, Watch] = {}
 
     def reflectors(self, api: Api) -> dict[str, Reflector[Any]]:
@@ -138,7 +138,7 @@ class ReadModel:
         self.ledger.expire()
 
 
-def _other(before: Mapping[JobKey, ShownJob], now: Mapping[JobKey, ShownJob]) -> set[JobKey]:
+def _changed_keys(before: Mapping[JobKey, ShownJob], now: Mapping[JobKey, ShownJob]) -> set[JobKey]:
     """Return the jobs that are not the same version."""
     versions, known = (
         {(*key, job.metadata.uid, job.metadata.resource_version) for key, job in jobs.items()}

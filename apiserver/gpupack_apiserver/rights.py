@@ -16,7 +16,7 @@ import cachetools
 import msgspec
 
 from gpupack_apiserver.config import Config
-from gpupack_apiserver.errors import CallWrong
+from gpupack_apiserver.errors import CallInvalid
 from gpupack_crds import names
 from gpupack_httpserver.access import Access, Caller
 from gpupack_httpserver.client_certificates import ClientCertificates
@@ -28,21 +28,21 @@ from gpupack_kubeclient.client import Api
 MAX_NAMESPACES: Final = 256
 """Maximum namespaces that are checked for a user, where the request names none."""
 
-AT_ONCE: Final = 8
+MAX_CONCURRENT: Final = 8
 
 MAX_AMONG: Final = 16
 """Maximum namespaces that are checked for one answer about others."""
 
-LOOKS_BURST: Final = 10
-LOOKS_SECONDS: Final = 1.0
+LISTINGS_BURST: Final = 10
+LISTING_SECONDS: Final = 1.0
 """Limit on checks of which namespaces an account may see.
 
-It allows a burst, then one in this interval: each may cause a question to the API server for every
+It allows a burst, then one in this interval: each may cause a request to the API server for every
 namespace.
 """
 
-KEPT_SECONDS: Final = 10.0
-KEPT_ANSWERS: Final = 4096
+CACHE_SECONDS: Final = 10.0
+MAX_CACHED: Final = 4096
 
 CLUSTER: Final = {
     "resourceAttributes": {
@@ -68,7 +68,7 @@ COST_FORWARDING: Final = {
         "subresource": "costcaller",
     }
 }
-"""The permission to name the user of a question about costs; only gpupack-api has it."""
+"""The permission to name the user of a cost query; only gpupack-api has it."""
 
 PODS: Final = "pods"
 """The only built-in kind of Kubernetes in answers."""
@@ -87,9 +87,11 @@ class Rights:
     def __init__(self, api: Api, certificates: ClientCertificates | None = None) -> None:
         self._access = Access(api, clock=time.monotonic, certificates=certificates)
         self.limit(at_once=Config().call_burst, per_second=Config().calls_per_second)
-        self._looks = TokenBuckets(burst=LOOKS_BURST, seconds=LOOKS_SECONDS, clock=time.monotonic)
+        self._listings = TokenBuckets(
+            burst=LISTINGS_BURST, seconds=LISTING_SECONDS, clock=time.monotonic
+        )
         self._seen: cachetools.TTLCache[tuple[bytes, str], frozenset[str]] = cachetools.TTLCache(
-            KEPT_ANSWERS, KEPT_SECONDS
+            MAX_CACHED, CACHE_SECONDS
         )
 
     def limit(self, *, at_once: int, per_second: float) -> None:
@@ -97,18 +99,18 @@ class Rights:
         seconds = 1 / per_second
         self._calls = TokenBuckets(burst=at_once, seconds=seconds, clock=time.monotonic)
 
-    async def known(self, caller: Caller) -> User:
+    async def authenticate(self, caller: Caller) -> User:
         """Return the caller's user.
 
         Raises:
             Denied: no token or certificate that the API server accepts, or too many calls.
-            KubeError: the API server could not be asked.
+            KubeError: the API server does not answer.
         """
         user = await self._access.known(caller, audience="")
-        require_left(self._calls, user)
+        require_within_limit(self._calls, user)
         return user
 
-    async def still_known(self, caller: Caller) -> User:
+    async def reauthenticate(self, caller: Caller) -> User:
         """Return the user of a call in progress, without counting a call; raises as `known`."""
         return await self._access.known(caller, audience="")
 
@@ -148,54 +150,60 @@ class Rights:
         return await self._access.allows(user, _listing(kind, namespace))
 
     async def visible(
-        self, user: User, kind: str, *, asked: str, there: Iterable[str]
+        self, user: User, kind: str, *, namespace: str, existing: Iterable[str]
     ) -> Collection[str]:
         """Return the namespaces in which the user may see objects of a kind.
 
         Args:
             user: the caller.
             kind: plural, in gpupack's group; or pods.
-            asked: namespace of the request; empty: all that the user may see.
-            there: namespaces that have any.
+            namespace: namespace of the request; empty: all that the user may see.
+            existing: namespaces that have any.
 
         Raises:
             Denied: the user may not see the namespace of the request.
-            CallWrong: there are too many to check each; the request has to name one.
-            KubeError: the API server could not be asked.
+            CallInvalid: there are too many to check each; the request has to name one.
+            KubeError: the API server does not answer.
         """
-        if asked:
-            await self.require_namespace(user, kind, asked)
-            return {asked}
+        if namespace:
+            await self.require_namespace(user, kind, namespace)
+            return {namespace}
         key = (msgspec.json.encode(user), kind)
         if (seen := self._seen.get(key)) is not None:
             return seen
-        require_left(self._looks, user)
-        found = self._seen[key] = await self._look(user, kind, sorted(_candidates(user, there)))
+        require_within_limit(self._listings, user)
+        found = self._seen[key] = await self._check_namespaces(
+            user, kind, sorted(_candidates(user, existing))
+        )
         return found
 
-    async def among(self, user: User, kind: str, namespaces: Collection[str]) -> Collection[str]:
+    async def visible_among(
+        self, user: User, kind: str, namespaces: Collection[str]
+    ) -> Collection[str]:
         """Return those of some namespaces in which the user may see objects of a kind.
 
         Of many, only the first are checked; none is after too many checks.
 
         Raises:
-            KubeError: the API server could not be asked.
+            KubeError: the API server does not answer.
         """
         few = sorted(set(namespaces))[:MAX_AMONG]
         key = (msgspec.json.encode(user), f"{kind} {' '.join(few)}")
         if (seen := self._seen.get(key)) is not None or not few:
             return seen or ()
-        if not self._looks.take(who_counts(user)):
+        if not self._listings.take(rate_limit_key(user)):
             return ()
-        found = self._seen[key] = await self._look(user, kind, few)
+        found = self._seen[key] = await self._check_namespaces(user, kind, few)
         return found
 
-    async def _look(self, user: User, kind: str, candidates: list[str]) -> frozenset[str]:
+    async def _check_namespaces(
+        self, user: User, kind: str, candidates: list[str]
+    ) -> frozenset[str]:
         if await self.may_list(user, kind, ""):
             return frozenset(candidates)
         if len(candidates) > MAX_NAMESPACES:
-            raise CallWrong("namespace", "", f"name one; there are {len(candidates)}")
-        turns = asyncio.Semaphore(AT_ONCE)
+            raise CallInvalid("namespace", "", f"name one; there are {len(candidates)}")
+        turns = asyncio.Semaphore(MAX_CONCURRENT)
 
         async def may_see(namespace: str) -> bool:
             async with turns:
@@ -208,23 +216,23 @@ class Rights:
         if not await self._access.allows(user, attributes):
             (what,) = attributes.values()
             raise Denied(
-                f"{user.username} may not {_said(what)}",
+                f"{user.username} may not {_describe(what)}",
                 status=http.HTTPStatus.FORBIDDEN,
             )
 
 
-def sees_nowhere(user: User, seen: Collection[str], there: Iterable[str]) -> bool:
+def sees_nowhere(user: User, seen: Collection[str], existing: Iterable[str]) -> bool:
     """Return whether the user may see a kind in no checked namespace; False where none was checked.
 
     Args:
         user: the caller.
         seen: the answer of `Rights.visible`.
-        there: namespaces that have any.
+        existing: namespaces that have any.
     """
-    return not seen and bool(_candidates(user, there))
+    return not seen and bool(_candidates(user, existing))
 
 
-def who_counts(user: User) -> str:
+def rate_limit_key(user: User) -> str:
     """Return the name for limits; a namespace's service accounts count as one caller.
 
     A namespace can create any number of them.
@@ -233,22 +241,23 @@ def who_counts(user: User) -> str:
     return name.rpartition(":")[0] if name.startswith(_ACCOUNT) else name
 
 
-def require_left(buckets: TokenBuckets, user: User) -> None:
+def require_within_limit(buckets: TokenBuckets, user: User) -> None:
     """Count a call.
 
     Raises:
         Denied: there were too many.
     """
-    who = who_counts(user)
-    if not buckets.take(who):
+    key = rate_limit_key(user)
+    if not buckets.take(key):
         raise Denied(
-            f"{who} calls too often; wait a second", status=http.HTTPStatus.TOO_MANY_REQUESTS
+            f"{key} sends too many requests; wait a second",
+            status=http.HTTPStatus.TOO_MANY_REQUESTS,
         )
 
 
-def _candidates(user: User, there: Iterable[str]) -> set[str]:
+def _candidates(user: User, existing: Iterable[str]) -> set[str]:
     """Return the namespaces with the user's own, which decides where there are no others."""
-    return {*there, *_own_namespace(user)}
+    return {*existing, *_own_namespace(user)}
 
 
 def _own_namespace(user: User) -> list[str]:
@@ -257,7 +266,7 @@ def _own_namespace(user: User) -> list[str]:
     return [name.removeprefix(_ACCOUNT).partition(":")[0]] if name.startswith(_ACCOUNT) else []
 
 
-def _said(attributes: dict[str, str]) -> str:
+def _describe(attributes: dict[str, str]) -> str:
     """Return attributes as text, such as: list gpupack.dev gpujobs in namespace team."""
     before = {"namespace": "in namespace "}
     return " ".join(before.get(key, "") + each for key, each in attributes.items() if each)

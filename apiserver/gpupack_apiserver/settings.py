@@ -11,10 +11,10 @@ from gpupack_httpserver.certificate import ServerFiles
 from gpupack_kubeclient.environment import PULL_POLICIES, Environment
 from gpupack_scheduler.decisions import MAX_SECONDS, Decisions
 
-LEAST_FRESH: Final = 75.0
+MIN_FRESH_SECONDS: Final = 75.0
 """Minimum seconds: a watch whose peer is gone is opened again after 60."""
 
-LEAST_READING: Final = 1.0
+MIN_READING_SECONDS: Final = 1.0
 """Minimum seconds between two rounds over the agents."""
 
 MAX_PORT: Final = 65535
@@ -50,7 +50,7 @@ NO_PLACEHOLDER: Final = Placeholder()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Accountant:
+class CostService:
     """The address of the cost service.
 
     Attributes:
@@ -99,7 +99,7 @@ class ReadingSettings:
             host=environment.required("GPUPACK_READINGS_HOST", "the name in their certificate"),
             port=port,
             seconds=environment.seconds(
-                "GPUPACK_READINGS_SECONDS", 30.0, least=LEAST_READING, most=MAX_SECONDS
+                "GPUPACK_READINGS_SECONDS", 30.0, least=MIN_READING_SECONDS, most=MAX_SECONDS
             ),
             namespace=environment.text("GPUPACK_SYSTEM_NAMESPACE", names.SYSTEM_NAMESPACE),
         )
@@ -134,7 +134,7 @@ class Settings:
 
     GPUPACK_IMAGE_PULL_POLICY and GPUPACK_IMAGE_PULL_SECRETS: how it is pulled.
     """
-    accountant: Accountant | None = None
+    cost_service: CostService | None = None
     """GPUPACK_COST_URL: URL of the cost service.
 
     GPUPACK_COST_CA: path of the CA of its certificate (PEM). Not set: there is no cost service.
@@ -175,11 +175,11 @@ class Settings:
                 "GPUPACK_CLIENT_CERTIFICATES_PORT", 0, least=0, most=MAX_PORT
             ),
             stale_after_seconds=environment.seconds(
-                "GPUPACK_STALE_AFTER_SECONDS", 90.0, least=LEAST_FRESH, most=MAX_SECONDS
+                "GPUPACK_STALE_AFTER_SECONDS", 90.0, least=MIN_FRESH_SECONDS, most=MAX_SECONDS
             ),
             config=pathlib.Path(config) if config else None,
             placeholder=Placeholder.of(environment),
-            accountant=Accountant(url, environment.text("GPUPACK_COST_CA", "")) if url else None,
+            cost_service=CostService(url, environment.text("GPUPACK_COST_CA", "")) if url else None,
             readings=ReadingSettings.of(environment),
             page_folder=environment.text("GPUPACK_PAGE_FOLDER", ""),
             log_level=environment.log_level(),

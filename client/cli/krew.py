@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command as a plugin for krew: `python client/cli/krew.py VERSION WHEELS FOLDER URL`.
 
-WHEELS is a folder of our wheels, such as `make wheels` leaves in .dev/wheels. Writes into FOLDER
-the archive gpupack-VERSION-OS-ARCH.tar.gz, with the command and all that it imports, for the Python
-and platform that this runs on, and gpupack.yaml, krew's manifest: its checksum is that of the
-archive, which is to be found at URL/ARCHIVE.
+WHEELS is a folder of gpupack's wheels, such as .dev/wheels after `make wheels`. Writes into FOLDER
+the archive gpupack-VERSION-OS-ARCH.tar.gz, with the command and all its imports, for the present
+Python and platform, and gpupack.yaml, krew's manifest, with the checksum of the archive and its
+address URL/ARCHIVE.
 """
 
 import gzip
@@ -42,13 +42,13 @@ main()
 
 
 def system() -> tuple[str, str]:
-    """Operating system and architecture as krew names them."""
+    """Return operating system and architecture by krew's names."""
     machine = platform.machine()
     return platform.system().lower(), ARCHITECTURES.get(machine, machine)
 
 
-def installed(version: str, wheels: pathlib.Path, folder: pathlib.Path) -> None:
-    """Install the command with all that it imports below `folder`/lib, and write its launcher."""
+def install(version: str, wheels: pathlib.Path, folder: pathlib.Path) -> None:
+    """Install the command and its imports below `folder`/lib, and write its launcher."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     options = ["--target", str(folder / "lib"), "--find-links", str(wheels)]
     if (locked := wheels / "constraints.txt").exists():
@@ -60,8 +60,8 @@ def installed(version: str, wheels: pathlib.Path, folder: pathlib.Path) -> None:
     (folder / "LICENSE").write_bytes((ROOT / "LICENSE").read_bytes())
 
 
-def archived(folder: pathlib.Path) -> bytes:
-    """The folder as .tar.gz, byte for byte the same for the same files."""
+def create_archive(folder: pathlib.Path) -> bytes:
+    """Return the folder as .tar.gz, reproducible byte for byte."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path in sorted(folder.rglob("*")):
@@ -77,8 +77,8 @@ def _entry(path: pathlib.Path, folder: pathlib.Path) -> tarfile.TarInfo:
     return entry
 
 
-def manifest(version: str, archive: bytes, address: str) -> dict[str, Any]:
-    """What krew reads."""
+def build_manifest(version: str, archive: bytes, address: str) -> dict[str, Any]:
+    """Return krew's manifest."""
     os_name, architecture = system()
     return {
         "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
@@ -86,10 +86,10 @@ def manifest(version: str, archive: bytes, address: str) -> dict[str, Any]:
         "metadata": {"name": "gpupack"},
         "spec": {
             "version": f"v{version}",
-            "shortDescription": "What a cluster's GPUs do, who waits and why",
+            "shortDescription": "Show a cluster's GPUs and queue, and run jobs",
             "description": "Shows nodes, GPUs, jobs and the queue of a cluster that gpupack "
             "schedules, runs commands as GPUJobs, and checks the installation.\n",
-            "caveats": f"It needs python{PYTHON} on PATH.\n",
+            "caveats": f"The plugin needs python{PYTHON} on PATH.\n",
             "platforms": [
                 {
                     "selector": {"matchLabels": {"os": os_name, "arch": architecture}},
@@ -103,18 +103,20 @@ def manifest(version: str, archive: bytes, address: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Build both."""
+    """Build the archive and the manifest."""
     if len(sys.argv) != 5:  # noqa: PLR2004 - as the first line says
         sys.exit(__doc__)
     version, wheels, out, url = sys.argv[1:]
     name = f"gpupack-{version}-{'-'.join(system())}.tar.gz"
     with tempfile.TemporaryDirectory() as folder:
-        installed(version, pathlib.Path(wheels).resolve(), pathlib.Path(folder))
-        archive = archived(pathlib.Path(folder))
+        install(version, pathlib.Path(wheels).resolve(), pathlib.Path(folder))
+        archive = create_archive(pathlib.Path(folder))
     target = pathlib.Path(out)
     target.mkdir(parents=True, exist_ok=True)
     (target / name).write_bytes(archive)
-    text = yaml.safe_dump(manifest(version, archive, f"{url.rstrip('/')}/{name}"), sort_keys=False)
+    text = yaml.safe_dump(
+        build_manifest(version, archive, f"{url.rstrip('/')}/{name}"), sort_keys=False
+    )
     (target / "gpupack.yaml").write_text(text)
 
 

@@ -120,15 +120,15 @@ _MODULES = (
     ("training_config", "TrainingGPUConfig"),
     ("views", "ClusterStatus DeviceStatus GPUResourceStatus Validation WorkerGpus"),
 )
-_HOME = {name: f"gpupack.{module}" for module, names in _MODULES for name in names.split()}
+_MODULE_OF = {name: f"gpupack.{module}" for module, names in _MODULES for name in names.split()}
 
 
 if not TYPE_CHECKING:  # type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOME:
+        if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(_HOME[name]), name)
+        return getattr(importlib.import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -48,7 +48,7 @@ class Allocation:
         self.expires = expires
         self.pass_fds = pass_fds
         self._give_back = give_back
-        self._of_process = os.getpid()
+        self._owner_pid = os.getpid()
         self._held, self._releasing = True, threading.Lock()
         self._applied: list[tuple[MutableMapping[str, str], dict[str, str | None]]] = []
 
@@ -65,7 +65,7 @@ class Allocation:
     @property
     def held(self) -> bool:
         """Whether this process still holds the GPUs. After a fork only the parent does."""
-        return self._held and self._of_process == os.getpid()
+        return self._held and self._owner_pid == os.getpid()
 
     def apply(self, environ: MutableMapping[str, str] | None = None) -> None:
         """Set the variables, so that CUDA finds only these GPUs; release() restores the old values.
@@ -84,14 +84,14 @@ class Allocation:
         Raises:
             GpupackError: they may still be held; the call can be repeated.
         """
-        if self._of_process != os.getpid():
+        if self._owner_pid != os.getpid():
             return
         with self._releasing:
             if not self._held:
                 return
             self._give_back()
             self._held = False
-        self._take_variables_back()
+        self._restore_variables()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the allocation in the form of the answer of `POST allocate`."""
@@ -115,7 +115,7 @@ class Allocation:
             "expires": self.expires.isoformat() if self.expires else None,
         }
 
-    def _take_variables_back(self) -> None:
+    def _restore_variables(self) -> None:
         """Restore variables, except those that the program has changed since."""
         while self._applied:
             environ, before = self._applied.pop()

@@ -28,8 +28,8 @@ from gpupack.errors import ConfigInvalid
 from gpupack_placement import UnknownPolicy, policy_named
 
 FILE_NAME: Final = "gpu_config.yaml"
-LARGEST_FILE: Final = 1 << 20
-LONGEST_SHOWN: Final = 80
+MAX_FILE_BYTES: Final = 1 << 20
+MAX_SHOWN_CHARACTERS: Final = 80
 SYSTEM_NAMESPACE_FIELD: Final = "cluster.system_namespace"
 
 ResourceName = Annotated[
@@ -185,7 +185,7 @@ def parse_config(
     try:
         config = msgspec.convert(document, GpuConfig)
     except msgspec.ValidationError as error:
-        raise _wrong(document, str(error), source, sources) from error
+        raise _invalid(document, str(error), source, sources) from error
     try:
         policy_named(config.this_machine.policy)
     except UnknownPolicy as error:
@@ -212,15 +212,15 @@ _VARIABLES: Final = {
 def _read(file: Path) -> dict[str, Any]:
     try:
         with file.open("rb") as opened:
-            content = opened.read(LARGEST_FILE + 1)
+            content = opened.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigInvalid(f"{file}: cannot be read ({error.strerror})") from error
-    if len(content) > LARGEST_FILE:
-        raise ConfigInvalid(f"{file}: it has more than {LARGEST_FILE} bytes")
+    if len(content) > MAX_FILE_BYTES:
+        raise ConfigInvalid(f"{file}: it has more than {MAX_FILE_BYTES} bytes")
     try:
         document = yaml.safe_load(content)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigInvalid(f"{file}: is no YAML: {error}") from error
+        raise ConfigInvalid(f"{file}: not valid YAML: {error}") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -228,7 +228,7 @@ def _read(file: Path) -> dict[str, Any]:
     return document
 
 
-def _wrong(
+def _invalid(
     document: Mapping[str, Any], message: str, source: str, sources: Mapping[str, str]
 ) -> ConfigInvalid:
     """Convert msgspec's message, such as «Expected `float` > 0.0 - at `$.a.b`»."""
@@ -238,21 +238,21 @@ def _wrong(
         name = what.split("`")[1]
         at, known = f"{path}.{name}" if path else name, ", ".join(_fields_at(path))
         return ConfigInvalid(f"{source}: {at}: there is no such field; use one of: {known}")
-    if path.endswith(_SOME_KEY):
-        path = _first_wrong(document, path.removesuffix(_SOME_KEY))
+    if path.endswith(_ANY_KEY):
+        path = _first_invalid(document, path.removesuffix(_ANY_KEY))
     shown = _shown(_value_at(document, path))
     where = sources.get(path) or f"{source}: {path}"
-    return ConfigInvalid(f"{where}: {shown}; {_MAY_BE.get(path.split('[')[0], what)}")
+    return ConfigInvalid(f"{where}: {shown}; {_FIXES.get(path.split('[')[0], what)}")
 
 
-_SOME_KEY: Final = "[...]"
-_A_RESOURCE: Final = "write a resource name such as nvidia.com/gpu"
+_ANY_KEY: Final = "[...]"
+_RESOURCE_FIX: Final = "write a resource name such as nvidia.com/gpu"
 
-_MAY_BE: Final = {
+_FIXES: Final = {
     "log_level": f"use one of: {', '.join(get_args(LogLevel))}",
     "backend": f"use one of: {', '.join(get_args(BackendName))}",
-    "gpu_resource": _A_RESOURCE,
-    "default_gpu_resource_name": _A_RESOURCE,
+    "gpu_resource": _RESOURCE_FIX,
+    "default_gpu_resource_name": _RESOURCE_FIX,
     "gpu_memory_specs": "write GB, a number above 0",
     "cluster.server": "write an address such as https://gpupack-api.NAMESPACE.svc",
     SYSTEM_NAMESPACE_FIELD: "write the name of the namespace where gpupack is installed",
@@ -264,7 +264,7 @@ _MAY_BE: Final = {
 }
 
 
-def _first_wrong(document: Mapping[str, Any], path: str) -> str:
+def _first_invalid(document: Mapping[str, Any], path: str) -> str:
     """Return the path of the key in a mapping that msgspec reports without its name."""
     values = _value_at(document, path)
     for key, value in values.items():
@@ -289,4 +289,4 @@ def _value_at(document: Any, path: str) -> Any:
 
 def _shown(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}…"

@@ -3,17 +3,17 @@
 
 GpupackError
 ├── ConfigInvalid         (also ValueError: a field of gpu_config.yaml or of a TrainingGPUConfig)
-├── NotEnoughGpus         nothing was allocated; names what is missing, and what waits before
-├── NothingHeld           an allocation that is not held, or not any more
-├── Unsupported           the backend cannot do this; names the one that can
+├── NotEnoughGpus         nothing was allocated; names what is missing, and what waits ahead
+├── NothingHeld           the allocation is not held
+├── Unsupported           the backend does not support the call; names the backend that does
 ├── FrameworkMissing      (also ImportError: TensorFlow or PyTorch is not installed)
 ├── InventoryUnavailable  this machine's driver exists and does not answer
 ├── LedgerUnusable        the folder of this machine's ledger cannot be used
 │   ├── LedgerBroken        a live holder's file cannot be read
 │   └── LedgerBusy          another process has locked the ledger for too long
 ├── ServerNotFound        neither the address nor the token of the cluster's REST API is known
-├── ServerUnreachable     it does not answer, or not as a gpupack-api does
-└── CallRefused           it refuses; has `status`, `field`, `value` and `fix`
+├── ServerUnreachable     the server does not answer, or not as a gpupack-api does
+└── CallRefused           the server refuses; has `status`, `field`, `value` and `fix`
 GpupackWarning (UserWarning)
 ├── CpuFallbackWarning    a framework continues without a GPU
 └── SimulatedGpuWarning   GPUs are simulated: nothing computes on them

@@ -125,7 +125,7 @@ class WrittenJob(msgspec.Struct, frozen=True):
     suspended: bool
 
 
-def in_order(rows: Iterable[QueueRow]) -> list[QueueRow]:
+def sort_queue(rows: Iterable[QueueRow]) -> list[QueueRow]:
     """Sort by position; those without one last, the highest priority first, then the oldest."""
     return sorted(
         rows,

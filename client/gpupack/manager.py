@@ -133,7 +133,7 @@ class GPUResourceManager:
                 self._allocations[allocation.allocation_id] = allocation
                 return allocation
         allocation.release()
-        raise NotEnoughGpus("the manager was closed meanwhile; open another")
+        raise NotEnoughGpus("the manager was closed during the call; open another")
 
     def patience(self, timeout_seconds: float | None, hold_seconds: int | None) -> Patience:
         """Return a Patience with configured values in place of None.
@@ -144,7 +144,7 @@ class GPUResourceManager:
         is_number = isinstance(timeout_seconds, int | float)
         if timeout_seconds is not None and not (is_number and timeout_seconds >= 0):
             raise ConfigInvalid(
-                f"timeout_seconds: {timeout_seconds!r}; give seconds, a number from 0 on"
+                f"timeout_seconds: {timeout_seconds!r}; give a number of seconds, 0 or more"
             )
         return Patience(
             self.config.allocation_timeout_seconds if timeout_seconds is None else timeout_seconds,
@@ -264,5 +264,5 @@ def has_changed(before: ClusterStatus, now: ClusterStatus, threshold: float) -> 
         (before.utilization.gpu_utilization, now.utilization.gpu_utilization),
         (before.utilization.gpu_memory_usage, now.utilization.gpu_memory_usage),
     )
-    most = max(abs(now - then) for then, now in pairs) / 100
-    return most > 0 and most >= threshold
+    change = max(abs(now - then) for then, now in pairs) / 100
+    return change > 0 and change >= threshold

@@ -16,7 +16,7 @@ from typing import Final
 
 from gpupack.async_manager import AsyncGPUResourceManager
 from gpupack.backend import Backend
-from gpupack.cluster.places import in_pod
+from gpupack.cluster.endpoint import in_pod
 from gpupack.config import GpuConfig, apply_log_level, load_config
 from gpupack.errors import ConfigInvalid, InventoryUnavailable, SimulatedGpuWarning, warn
 from gpupack.host.backend import HostBackend
@@ -87,7 +87,7 @@ def _backend(config: GpuConfig, wanted: str | None, environ: Mapping[str, str]) 
     if choice not in {CLUSTER, THIS_MACHINE, "auto"}:
         raise ConfigInvalid(f"backend: {choice!r}; use one of: auto, {CLUSTER}, {THIS_MACHINE}")
     gpus = gpus_of(config)
-    if choice == CLUSTER or (choice == "auto" and _is_clusters(config, gpus, environ)):
+    if choice == CLUSTER or (choice == "auto" and _uses_cluster(config, gpus, environ)):
         # httpx is imported on first use: this machine's backend starts faster without it.
         from gpupack.cluster.opening import open_cluster  # noqa: PLC0415
 
@@ -105,7 +105,7 @@ def _warn_of_simulation(config: GpuConfig) -> None:
     )
 
 
-def _is_clusters(config: GpuConfig, gpus: Gpus, environ: Mapping[str, str]) -> bool:
+def _uses_cluster(config: GpuConfig, gpus: Gpus, environ: Mapping[str, str]) -> bool:
     if config.cluster.server:
         return True
     try:

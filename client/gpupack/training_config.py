@@ -70,20 +70,20 @@ class TrainingGPUConfig:
         Raises:
             ConfigInvalid: names the first wrong field.
         """
-        self._number("gpu_count", least=1, most=MAX_GPUS, whole=True)
-        self._number("memory_gb", least=0, most=MAX_MEMORY_GB)
-        self._number("gpu_memory_fraction", least=0.01, most=1)
-        self._number("compute_ratio", least=0.01, most=1)
+        self._number("gpu_count", minimum=1, maximum=MAX_GPUS, whole=True)
+        self._number("memory_gb", minimum=0, maximum=MAX_MEMORY_GB)
+        self._number("gpu_memory_fraction", minimum=0.01, maximum=1)
+        self._number("compute_ratio", minimum=0.01, maximum=1)
         for name in ("distributed_training", "mixed_precision"):
             if not isinstance(getattr(self, name), bool):
-                raise self._wrong(name, "give True or False")
+                raise self._invalid(name, "give True or False")
         self._check_model()
         if self.is_share and self.gpu_count != 1:
-            raise self._wrong("gpu_count", "a share (compute_ratio below 1) is of 1 GPU")
+            raise self._invalid("gpu_count", "a share (compute_ratio below 1) is of 1 GPU")
         if self.is_share and self.distributed_training:
-            raise self._wrong("distributed_training", "give False: a share is of one process")
+            raise self._invalid("distributed_training", "give False: a share is of one process")
         if self.is_share and not self.memory_gb:
-            raise self._wrong("memory_gb", "a share says how much memory it takes: more than 0")
+            raise self._invalid("memory_gb", "a share needs a memory of more than 0")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields with their values."""
@@ -93,20 +93,20 @@ class TrainingGPUConfig:
         if self.gpu_type is None:
             self.gpu_type = ""
         if not isinstance(self.gpu_type, str):
-            raise self._wrong("gpu_type", "name a model such as V100, or leave it empty for any")
+            raise self._invalid("gpu_type", "name a model such as V100, or leave it empty for any")
         if self.gpu_type:
             try:
                 require_model(self.gpu_type)
             except Invalid as error:
-                raise self._wrong("gpu_type", f"name a model such as V100 ({error})") from error
+                raise self._invalid("gpu_type", f"name a model such as V100 ({error})") from error
 
-    def _number(self, name: str, *, least: float, most: float, whole: bool = False) -> None:
+    def _number(self, name: str, *, minimum: float, maximum: float, whole: bool = False) -> None:
         value = getattr(self, name)
         kinds = (int,) if whole else (int, float)
         is_number = isinstance(value, kinds) and not isinstance(value, bool)
-        if not is_number or not least <= value <= most:
+        if not is_number or not minimum <= value <= maximum:
             what = "a whole number" if whole else "a number"
-            raise self._wrong(name, f"give {what} from {least} to {most}")
+            raise self._invalid(name, f"give {what} from {minimum} to {maximum}")
 
-    def _wrong(self, name: str, fix: str) -> ConfigInvalid:
+    def _invalid(self, name: str, fix: str) -> ConfigInvalid:
         return ConfigInvalid(f"TrainingGPUConfig.{name}: {getattr(self, name)!r}; {fix}")

@@ -170,7 +170,7 @@ def test_a_log_that_is_followed_twice_starts_over_and_its_tail_is_shown(kube, cl
 
 @pytest.mark.parametrize(
     ("manifest", "says"),
-    [("", "holds no GPUJob"), ("a: [1", "is no YAML"), ("kind: Pod", "holds no GPUJob")],
+    [("", "has no GPUJob"), ("a: [1", "is not YAML"), ("kind: Pod", "has no GPUJob")],
 )
 def test_rubbish_is_no_question(cli, manifest, says):
     one_line(cli("what-if", *cli.here, "-f", "-", stdin=manifest), 65, says)
@@ -284,7 +284,7 @@ def test_a_kubeconfig_with_a_client_certificate_alone_does_for_every_command(kub
     costs = cli("cost", "-A", "-o", "json")
     assert costs.returncode == 0, costs.stderr
     assert json.loads(costs.stdout)["total"] is not None
-    assert "it knows you" in cli("doctor").stdout
+    assert "it accepts your credentials" in cli("doctor").stdout
 
 
 def test_what_if_changes_nothing(kube, cli, administrator):

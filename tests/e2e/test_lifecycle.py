@@ -36,7 +36,7 @@ def test_a_job_is_suspended_and_resumed_by_the_command(kube, cli, judged):  # no
     kube.wait_phase("train", "Running", seconds=120)
     shown = cli("explain", *cli.here, "train").stdout
     assert "  1: Suspended, 20" in shown
-    assert "  2: goes on, since 20" in shown
+    assert "  2: running, since 20" in shown
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-from gpupack.host.ledger import MAX_TOLD
+from gpupack.host.ledger import MAX_NAMED_HOLDERS
 
 pytestmark = pytest.mark.gpu
 
@@ -203,7 +203,7 @@ def test_processes_get_gpus_of_their_own_one_more_waits_and_has_those_of_one_tha
     _, said = refused.communicate(timeout=START_SECONDS)
     assert refused.returncode
     assert "NotEnoughGpus" in said
-    assert said.count("held by process") == min(len(held), MAX_TOLD)
+    assert said.count("held by process") == min(len(held), MAX_NAMED_HOLDERS)
     waits = holding(patience=START_SECONDS)
     until_it_waits(tmp_path / "ledger")
     killed = next(iter(held))
@@ -256,7 +256,7 @@ def test_a_gpu_in_use_by_a_process_without_an_allocation_is_not_assigned(python,
                 """,
                 str(total),
             )
-            assert f"is used by process {process.pid}, which holds nothing here" in refused
+            assert f"is used by process {process.pid}, without an allocation" in refused
         finally:
             process.kill()
 

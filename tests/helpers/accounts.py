@@ -9,13 +9,13 @@ import datetime as dt
 import msgspec
 from extender_builders import OBSERVED, gpu_node, node, pod, whole
 
-from gpupack_apiserver.accounts.accountant import Accountant
-from gpupack_apiserver.accounts.book import Book
+from gpupack_apiserver.accounts.claim_tracker import ClaimTracker
 from gpupack_apiserver.accounts.inventory import Inventory
 from gpupack_apiserver.accounts.meter import Meter
 from gpupack_apiserver.accounts.readings import NoReadings
 from gpupack_apiserver.accounts.store import Store
 from gpupack_apiserver.accounts.stores import GpuJobStore, GpuStore, NodeStore, PodStore
+from gpupack_apiserver.accounts.usage_recorder import UsageRecorder
 from gpupack_apiserver.shown_job import ShownJob
 from gpupack_cost import Group, Prices, statement
 from gpupack_crds.placement import WorkerPlacement, by_node
@@ -54,32 +54,32 @@ class Accounts:
         ledger = Ledger(lambda: self.time, observed_resources=(OBSERVED,))
         self.cluster = ledger.cluster
         inventory = Inventory(ledger.cluster)
-        self.book = Book(
+        self.tracker = ClaimTracker(
             inventory, lambda name: self.cohorts.get(name, ""), (OBSERVED,), now=self.now
         )
         self.store = Store(self.path)
-        tariffs = self.store.price(self.currency, Prices(self.prices), self.now())
-        self.accountant = Accountant(
-            self.book,
+        tariffs = self.store.update_tariffs(self.currency, Prices(self.prices), self.now())
+        self.recorder = UsageRecorder(
+            self.tracker,
             self.store,
             tariffs,
             retention_seconds=self.retention,
             now=self.now,
             is_fresh=lambda: self.fresh,
         )
-        self.accountant.restore()
+        self.recorder.restore()
         self.meter = Meter(
-            self.accountant,
+            self.recorder,
             ledger.cluster,
             self.readings,
             seconds=METER_SECONDS,
             monotonic=lambda: self.monotonic,
         )
         self.stores = {
-            "nodes": NodeStore(ledger, self.book),
-            "gpus": GpuStore(ledger, self.book),
-            "pods": PodStore(self.book),
-            "jobs": GpuJobStore(self.book),
+            "nodes": NodeStore(ledger, self.tracker),
+            "gpus": GpuStore(ledger, self.tracker),
+            "pods": PodStore(self.tracker),
+            "jobs": GpuJobStore(self.tracker),
         }
         for kind, store in self.stores.items():
             store.replace(list(self.there[kind].values()))
@@ -100,34 +100,34 @@ class Accounts:
         self.there[kind][_key(item)] = item
         if seen:
             self.stores[kind].upsert(item)
-            self.accountant.flush()
+            self.recorder.flush()
 
     def delete(self, kind, item, *, seen=True):
         self.there[kind].pop(_key(item))
         if seen:
             self.stores[kind].remove(item)
-            self.accountant.flush()
+            self.recorder.flush()
 
     def at(self, moment):
         """Time passes, and what is due is written."""
         self.time = moment
-        self.accountant.flush()
+        self.recorder.flush()
 
     def look(self, seconds=METER_SECONDS):
         """The meter looks after so many seconds."""
         self.time += seconds
         self.monotonic += seconds
-        self.meter.look()
+        self.meter.measure()
 
     def lines(self, by=Group.JOB, *, since=0, until=None):
         """Lines of a statement over whole hours."""
         start, end = DAY + since, DAY + (30 * 86_400 if until is None else until)
-        reader = self.accountant.reader()
-        live = self.accountant.amounts(self.accountant.lasting(start, end))
+        reader = self.recorder.reader()
+        live = self.recorder.amounts(self.recorder.open_periods(start, end))
         read = reader.jobs if by is Group.JOB else reader.sums
         entries = [*read(start, end, None), *live]
         reader.close()
-        return statement(entries, by, self.accountant.tariffs)
+        return statement(entries, by, self.recorder.tariffs)
 
     def seconds(self, by=Group.JOB, **period):
         """GPU-seconds by name; what came to nothing is left out."""

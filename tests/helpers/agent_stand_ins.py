@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 from self_signed import self_signed
 
-from gpupack_apiserver.readings import gauge as gauges
-from gpupack_apiserver.readings.gauge import Gauge
+from gpupack_apiserver.readings import agent_poller
+from gpupack_apiserver.readings.agent_poller import AgentPoller
 from gpupack_apiserver.settings import ReadingSettings
 
 LINE = 'DCGM_FI_DEV_{}{{gpu="0",UUID="{}",modelName="H100"}} {}\n'
@@ -88,15 +88,15 @@ def round_of(agents, clock, tmp_path):
             port=port,
             seconds=30.0,
         )
-        gauge = made.setdefault("gauge", Gauge(agents, lambda: nodes, settings, now=clock))
-        gauge._settings = settings
+        poller = made.setdefault("poller", AgentPoller(agents, lambda: nodes, settings, now=clock))
+        poller._settings = settings
         context = ssl.create_default_context(cafile=settings.ca)
         connector = aiohttp.TCPConnector(ssl=context)
-        timeout = aiohttp.ClientTimeout(total=gauges.ANSWER_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=agent_poller.ANSWER_SECONDS)
         async with aiohttp.ClientSession(
             connector=connector, timeout=timeout, auto_decompress=False
         ) as session:
-            await gauge.round(session)
-        return gauge
+            await poller.poll(session)
+        return poller
 
     return ask

@@ -7,7 +7,7 @@ import os
 import sys
 
 from gpupack_apiserver.accounts import app
-from gpupack_apiserver.accounts.settings import AccountsSettings
+from gpupack_apiserver.accounts.settings import CostServiceSettings
 from gpupack_apiserver.errors import StoreUnusable
 from gpupack_httpserver.process import run_until_signal
 from gpupack_kubeclient.client import Api
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 def main() -> None:
     """Run the cost service; end non-zero when an essential task fails."""
     try:
-        settings = AccountsSettings.from_environ(os.environ)
+        settings = CostServiceSettings.from_environ(os.environ)
     except SettingsInvalid as error:
         sys.exit(f"gpupack-cost: {error}")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assembly and life of the cost service's parts."""
+"""Assembly and lifecycle of the cost service's parts."""
 
 import asyncio
 import contextlib
@@ -12,22 +12,22 @@ from litestar import Litestar, get
 from litestar.datastructures import State
 
 from gpupack_apiserver import parameters, problems
-from gpupack_apiserver.accounts.accountant import Accountant
-from gpupack_apiserver.accounts.book import Book
-from gpupack_apiserver.accounts.desk import AccountsDesk
+from gpupack_apiserver.accounts.claim_tracker import ClaimTracker
+from gpupack_apiserver.accounts.cost_queries import CostQueries
 from gpupack_apiserver.accounts.inventory import Inventory
 from gpupack_apiserver.accounts.meter import Meter
 from gpupack_apiserver.accounts.readings import AgentReadings, NoReadings
-from gpupack_apiserver.accounts.settings import FILE_NAME, SECONDS_PER_DAY, AccountsSettings
+from gpupack_apiserver.accounts.settings import FILE_NAME, SECONDS_PER_DAY, CostServiceSettings
 from gpupack_apiserver.accounts.store import Store
 from gpupack_apiserver.accounts.stores import GpuJobStore, GpuStore, NodeStore, PodStore
-from gpupack_apiserver.app import IDLE_SECONDS, answers_are_the_callers
+from gpupack_apiserver.accounts.usage_recorder import UsageRecorder
+from gpupack_apiserver.app import IDLE_SECONDS, add_default_headers
 from gpupack_apiserver.freshness import missing_of
-from gpupack_apiserver.readings.asking import asking
-from gpupack_apiserver.readings.gauge import Gauge
+from gpupack_apiserver.readings.agent_poller import AgentPoller
+from gpupack_apiserver.readings.assembly import build_readings
 from gpupack_apiserver.rights import Rights
 from gpupack_apiserver.routes.cluster import Health
-from gpupack_apiserver.routes.cost import CostDesk, cost
+from gpupack_apiserver.routes.cost import CostBackend, cost
 from gpupack_apiserver.routes.parts import PREFIX
 from gpupack_apiserver.shown_job import SHOWN_JOBS
 from gpupack_cost import Prices
@@ -48,7 +48,7 @@ from gpupack_scheduler.queueing.quotas import ObservedStore
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class AccountsApp:
+class CostServiceApp:
     """All running parts.
 
     `reflectors` are in their starting order: GPUs and cohorts are known before the first pod is
@@ -56,49 +56,49 @@ class AccountsApp:
     """
 
     reflectors: Mapping[str, Reflector[Any]]
-    accountant: Accountant
+    recorder: UsageRecorder
     meter: Meter
-    gauge: Gauge | None
+    poller: AgentPoller | None
     server: Server
 
-    def working(self) -> dict[str, Accountant | Meter | Gauge]:
+    def tasks(self) -> dict[str, UsageRecorder | Meter | AgentPoller]:
         """Return the tasks that always run, by name."""
-        always: dict[str, Accountant | Meter | Gauge] = {
-            "accountant": self.accountant,
+        always: dict[str, UsageRecorder | Meter | AgentPoller] = {
+            "usage recorder": self.recorder,
             "meter": self.meter,
         }
-        return always | ({"readings": self.gauge} if self.gauge else {})
+        return always | ({"readings": self.poller} if self.poller else {})
 
 
 @get(f"{PREFIX}/health", tags=["health"], security=[{}])
 async def health(state: State) -> Health:
-    """Tell whether all that is held is known; asks for no token and says nothing else."""
+    """Return whether the state of all holders is known; needs no token."""
     missing: str = state["missing"]()
     return Health("stale" if missing else "ok", missing)
 
 
 @get(f"{PREFIX}/health/ready", tags=["health"], security=[{}], responses=problems.STALE)
 async def ready(state: State) -> Health:
-    """Tell the same; 503 while it is not known."""
+    """Return 200 where the state of all holders is known, else 503."""
     if missing := state["missing"]():
         raise NotReady(f"what is held is not known: {missing}")
     return Health("ok")
 
 
-def application(desk: CostDesk, missing: Any) -> Litestar:
+def application(costs: CostBackend, missing: Any) -> Litestar:
     """Return the application with its calls; gpupack-api, which clients call, describes them."""
     return Litestar(
         route_handlers=[cost, health, ready],
-        guards=[parameters.all_known],
-        state=State({"cost": desk, "missing": missing}),
+        guards=[parameters.require_known_parameters],
+        state=State({"cost": costs, "missing": missing}),
         exception_handlers=problems.HANDLERS,
-        before_send=[answers_are_the_callers],
+        before_send=[add_default_headers],
         openapi_config=None,
         logging_config=None,
     )
 
 
-def build(settings: AccountsSettings, api: Api) -> AccountsApp:
+def build(settings: CostServiceSettings, api: Api) -> CostServiceApp:
     """Assemble the parts.
 
     Raises:
@@ -119,48 +119,52 @@ def build(settings: AccountsSettings, api: Api) -> AccountsApp:
         quota = quotas.items.get((namespace, QUOTA_NAME))
         return (quota.spec.cohort or "") if quota else ""
 
-    book = Book(Inventory(ledger.cluster), cohort_of, settings.observed_resources, now=now)
+    tracker = ClaimTracker(
+        Inventory(ledger.cluster), cohort_of, settings.observed_resources, now=now
+    )
     reflectors: dict[str, Reflector[Any]] = {
-        "nodes": Reflector(api, NODES, NodeStore(ledger, book)),
-        "gpunodes": Reflector(api, GPUNODES, GpuStore(ledger, book)),
+        "nodes": Reflector(api, NODES, NodeStore(ledger, tracker)),
+        "gpunodes": Reflector(api, GPUNODES, GpuStore(ledger, tracker)),
         "gpuquotas": Reflector(api, GPUQUOTAS, quotas),
-        "pods": Reflector(api, WATCHED_PODS, PodStore(book)),
-        "gpujobs": Reflector(api, SHOWN_JOBS, GpuJobStore(book)),
+        "pods": Reflector(api, WATCHED_PODS, PodStore(tracker)),
+        "gpujobs": Reflector(api, SHOWN_JOBS, GpuJobStore(tracker)),
     }
 
     def missing() -> str:
         return missing_of(reflectors, settings.stale_after_seconds)
 
     store = Store(settings.folder / FILE_NAME)
-    tariffs = store.price(settings.cost.currency, Prices(settings.cost.prices), time.time())
-    accountant = Accountant(
-        book,
+    tariffs = store.update_tariffs(
+        settings.cost.currency, Prices(settings.cost.prices), time.time()
+    )
+    recorder = UsageRecorder(
+        tracker,
         store,
         tariffs,
         retention_seconds=settings.cost.retention_days * SECONDS_PER_DAY,
         now=now,
         is_fresh=lambda: not missing(),
     )
-    accountant.restore()
-    asked = asking(settings.readings, api, ledger.cluster)
-    readings = AgentReadings(asked.gauge) if asked.gauge else NoReadings()
-    meter = Meter(accountant, ledger.cluster, readings, seconds=settings.meter_seconds)
-    desk = AccountsDesk(accountant, Rights(api), missing=missing, now=now)
-    config = configured(application(desk, missing), host="", port=settings.port)
+    recorder.restore()
+    reading = build_readings(settings.readings, api, ledger.cluster)
+    readings = AgentReadings(reading.poller) if reading.poller else NoReadings()
+    meter = Meter(recorder, ledger.cluster, readings, seconds=settings.meter_seconds)
+    queries = CostQueries(recorder, Rights(api), missing=missing, now=now)
+    config = configured(application(queries, missing), host="", port=settings.port)
     config.timeout_keep_alive = IDLE_SECONDS
     certificate = ServedCertificate(ServerFiles(settings.tls_cert, settings.tls_key))
     server = Server(config, ConnectionLimits(), Handshakes(), certificate.context)
-    return AccountsApp(
+    return CostServiceApp(
         # Agents are last: they report on nodes that are already known.
-        reflectors={**reflectors, **asked.reflectors},
-        accountant=accountant,
+        reflectors={**reflectors, **reading.reflectors},
+        recorder=recorder,
         meter=meter,
-        gauge=asked.gauge,
+        poller=reading.poller,
         server=server,
     )
 
 
-async def run(app: AccountsApp, stop: asyncio.Event) -> None:
+async def run(app: CostServiceApp, stop: asyncio.Event) -> None:
     """Run everything until `stop`, or until an essential task ends.
 
     Raises:
@@ -170,8 +174,7 @@ async def run(app: AccountsApp, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(_watch(app.reflectors, group))
             working = [
-                group.create_task(essential(name, each.run()))
-                for name, each in app.working().items()
+                group.create_task(essential(name, each.run())) for name, each in app.tasks().items()
             ]
             serving = group.create_task(serve(app.server, stop))
             await stop.wait()
@@ -180,7 +183,7 @@ async def run(app: AccountsApp, stop: asyncio.Event) -> None:
             for task in (*working, watching):
                 task.cancel()
     finally:
-        app.accountant.close()
+        app.recorder.close()
 
 
 async def _watch(reflectors: Mapping[str, Reflector[Any]], group: asyncio.TaskGroup) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from gpupack_cost import Holding, Part
 
 
-class Held(msgspec.Struct, frozen=True, array_like=True):
+class HeldGpu(msgspec.Struct, frozen=True, array_like=True):
     """A GPU, slice or share.
 
     Attributes:
@@ -39,7 +39,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         job: name in answers: that of a GPUJob; for others Kind/NAME of the pod's controller.
         cohort: cohort of the namespace when the claim started.
-        job_uid, attempt: of a worker.
+        job_uid, attempt: GPUJob and attempt of a worker.
         pod: UID; empty: no pod was seen.
         pod_there: the API server has the pod.
         lingers: the node's agent reports that its processes still run.
@@ -51,7 +51,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     cohort: str = ""
     node: str = ""
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldGpu, ...] = ()
     job_uid: str = ""
     attempt: int = 0
     pod: str = ""
@@ -65,12 +65,12 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def start(self) -> float:
-        """When it started."""
+        """The time at which it started."""
         return min(moment for moment in (self.admitted, self.bound) if moment is not None)
 
     @property
     def end(self) -> float | None:
-        """When it ended, at or after its start; None: it is open."""
+        """The time at which it ended, at or after its start; None: it is open."""
         awaited = (
             self.lingers
             or (self.admitted is not None and self.released is None)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 import gpupack_placement as core
-from gpupack_apiserver.accounts.claim import Held
+from gpupack_apiserver.accounts.claim import HeldGpu
 from gpupack_cost import charge_of_grant, model_label
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
@@ -20,34 +20,34 @@ class Inventory:
     def __init__(self, cluster: core.Cluster) -> None:
         self.cluster = cluster
 
-    def held(self, node: str, shares: Iterable[DeviceShare]) -> tuple[Held, ...]:
+    def held(self, node: str, shares: Iterable[DeviceShare]) -> tuple[HeldGpu, ...]:
         """Return named GPUs, slices and shares of a node; unknown ones have no model."""
         return tuple(self._held(node, share) for share in shares)
 
-    def unnamed(self, node: str, tickets: dict[str, int]) -> tuple[Held, ...]:
+    def unnamed(self, node: str, tokens: dict[str, int]) -> tuple[HeldGpu, ...]:
         """Return GPUs, or replicas, of which only the number by resource is known.
 
         All are of one model. Shares and slices without a known device count nothing: such a pod
         never starts. A request for more GPUs than a node may have counts only that maximum for each
         resource.
         """
-        found: list[Held] = []
-        for resource, number in sorted(tickets.items()):
+        found: list[HeldGpu] = []
+        for resource, number in sorted(tokens.items()):
             if resource == names.GPU or not resource.startswith(f"{names.GROUP}/"):
                 found += [self._unnamed(node, resource)] * min(number, MAX_GPUS)
         return tuple(found)
 
-    def again(self, node: str, held: tuple[Held, ...]) -> tuple[Held, ...]:
-        """Return the same with models that were unknown before."""
-        return tuple(each if each.model else self._once_more(node, each) for each in held)
+    def fill_models(self, node: str, held: tuple[HeldGpu, ...]) -> tuple[HeldGpu, ...]:
+        """Return the GPUs with models that were unknown before."""
+        return tuple(each if each.model else self._fill_model(node, each) for each in held)
 
-    def _once_more(self, node: str, held: Held) -> Held:
+    def _fill_model(self, node: str, held: HeldGpu) -> HeldGpu:
         if not held.uuid:
             return msgspec.structs.replace(held, model=self._model(node, held.resource))
         share = DeviceShare(uuid=held.uuid, percent=held.percent, memory_mib=held.memory)
         return self._held(node, share)
 
-    def _held(self, name: str, share: DeviceShare) -> Held:
+    def _held(self, name: str, share: DeviceShare) -> HeldGpu:
         milli = share.percent * MILLI_PER_PERCENT
         grant = core.Grant(
             core.DeviceUuid(share.uuid), core.MilliGpu(milli), core.MiB(share.memory_mib)
@@ -56,17 +56,19 @@ class Inventory:
         devices = node.devices if node else ()
         device = next((each for each in devices if each.uuid == share.uuid), None)
         if node is None or device is None:
-            return Held(share.uuid, milli, "", share.percent, share.memory_mib)
+            return HeldGpu(share.uuid, milli, "", share.percent, share.memory_mib)
         counts = charge_of_grant(grant, device, node.devices)
         model = model_label(device.model, device.memory)
-        return Held(share.uuid, min(counts, core.WHOLE_GPU), model, share.percent, share.memory_mib)
+        return HeldGpu(
+            share.uuid, min(counts, core.WHOLE_GPU), model, share.percent, share.memory_mib
+        )
 
-    def _unnamed(self, node: str, resource: str) -> Held:
+    def _unnamed(self, node: str, resource: str) -> HeldGpu:
         milli, here, first = core.WHOLE_GPU, self._node(node), self._first(node, resource)
         if here is not None and first is not None and first.is_slice:
             grant = core.Grant(first.uuid, core.WHOLE_GPU, first.memory)
             milli = core.MilliGpu(charge_of_grant(grant, first, here.devices))
-        return Held("", milli, self._model(node, resource), resource=resource)
+        return HeldGpu("", milli, self._model(node, resource), resource=resource)
 
     def _model(self, name: str, resource: str) -> str:
         """Return the model of the first GPU of that resource."""

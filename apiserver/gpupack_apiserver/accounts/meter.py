@@ -6,7 +6,7 @@
     unheld  each GPU x seconds, less what is held of it
 
 A GPU without a reading adds to neither: unknown is not idle. Time in which this process did not
-measure (it was away, or stopped) is not counted at all.
+measure, because it was stopped or its data was old, is not counted at all.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import gpupack_placement as core
-from gpupack_apiserver.accounts.accountant import Accountant
-from gpupack_apiserver.accounts.claim import Claim, Held
+from gpupack_apiserver.accounts.claim import Claim, HeldGpu
 from gpupack_apiserver.accounts.readings import Readings
 from gpupack_apiserver.accounts.store import CapacityKey, Unheld
+from gpupack_apiserver.accounts.usage_recorder import UsageRecorder
 from gpupack_cost import Amounts, Key, Tariffs, charge_of_grant, hour_of, model_label
 
-MAX_GAPS: Final = 3.0
+MAX_GAP_INTERVALS: Final = 3.0
 """Maximum gap between two measurements, in intervals: a longer one is unknown."""
 
 
@@ -30,7 +30,7 @@ class Meter:
     """A periodic measurement.
 
     Args:
-        accountant: gets the results.
+        recorder: gets the results.
         cluster: the GPUs of the cluster.
         readings: readings of the GPUs.
         seconds: interval.
@@ -39,35 +39,35 @@ class Meter:
 
     def __init__(
         self,
-        accountant: Accountant,
+        recorder: UsageRecorder,
         cluster: core.Cluster,
         readings: Readings,
         *,
         seconds: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._accountant, self._cluster = accountant, cluster
+        self._recorder, self._cluster = recorder, cluster
         self._readings, self.seconds, self._monotonic = readings, seconds, monotonic
-        self._looked_at: float | None = None
+        self._measured_at: float | None = None
 
     async def run(self) -> None:
         """Measure repeatedly, without end."""
         while True:
-            self.look()
+            self.measure()
             await asyncio.sleep(self.seconds)
 
-    def look(self) -> None:
+    def measure(self) -> None:
         """Count the time since the last measurement, if it is not too long ago."""
-        at, before = self._monotonic(), self._looked_at
-        self._looked_at = at if self._accountant.is_fresh() else None
-        if self._looked_at is None or before is None:
+        at, before = self._monotonic(), self._measured_at
+        self._measured_at = at if self._recorder.is_fresh() else None
+        if self._measured_at is None or before is None:
             return
         seconds = at - before
-        if not 0 < seconds <= self.seconds * MAX_GAPS:
+        if not 0 < seconds <= self.seconds * MAX_GAP_INTERVALS:
             return
-        now, claims = self._accountant.now(), list(self._accountant.book.open())
-        tariffs = self._accountant.tariffs
-        self._accountant.flush(
+        now, claims = self._recorder.now(), list(self._recorder.tracker.open_claims())
+        tariffs = self._recorder.tariffs
+        self._recorder.flush(
             measured=self._measured(claims, now, seconds, tariffs),
             unheld=self._unheld(claims, now, seconds, tariffs),
         )
@@ -83,14 +83,14 @@ class Meter:
         for claim in claims:
             for held in claim.held:
                 lasted = min(seconds, now - claim.start)
-                amounts = self._of(claim.node, held, on_gpu[held.uuid], lasted)
+                amounts = self._amounts(claim.node, held, on_gpu[held.uuid], lasted)
                 if amounts is not None:
                     key = _key(claim, held, now, tariffs)
                     sums[key] = sums.get(key, Amounts()) + amounts
         return sums
 
-    def _of(self, node: str, held: Held, on_gpu: int, seconds: float) -> Amounts | None:
-        reading = self._readings.of(node, held.uuid) if held.uuid else None
+    def _amounts(self, node: str, held: HeldGpu, on_gpu: int, seconds: float) -> Amounts | None:
+        reading = self._readings.get(node, held.uuid) if held.uuid else None
         if reading is None or seconds <= 0:
             return None
         milli_seconds = held.milli * seconds
@@ -117,14 +117,16 @@ class Meter:
         for node in self._cluster.nodes():
             for device, model, free in _free(node, by_uuid, by_node):
                 key = CapacityKey(hour, tariff, model)
-                added = self._idle(node, device, free, seconds)
+                added = self._unheld_gpu(node, device, free, seconds)
                 before = found.get(key, Unheld())
                 found[key] = Unheld(*(a + b for a, b in zip(before, added, strict=True)))
         return found
 
-    def _idle(self, node: core.Node, device: core.Device, free: int, seconds: float) -> Unheld:
+    def _unheld_gpu(
+        self, node: core.Node, device: core.Device, free: int, seconds: float
+    ) -> Unheld:
         is_usable = device.health.takes_work and node.ready and not node.cordoned
-        reading = self._readings.of(node.name, device.uuid) if free == core.WHOLE_GPU else None
+        reading = self._readings.get(node.name, device.uuid) if free == core.WHOLE_GPU else None
         power = reading.power_watts if reading else None
         return Unheld(
             usable=free * seconds if is_usable else 0.0,
@@ -147,7 +149,7 @@ def _free(
         yield device, model, max(milli - by_uuid[device.uuid] - unnamed, 0)
 
 
-def _key(claim: Claim, held: Held, now: float, tariffs: Tariffs) -> Key:
+def _key(claim: Claim, held: HeldGpu, now: float, tariffs: Tariffs) -> Key:
     return Key(
         hour_of(now),
         tariffs.number_at(now),

@@ -21,7 +21,7 @@ class Reading(NamedTuple):
 class Readings(Protocol):
     """A source of readings."""
 
-    def of(self, node: str, uuid: str) -> Reading | None:
+    def get(self, node: str, uuid: str) -> Reading | None:
         """Return the newest reading of that node's GPU; None: there is none that is recent enough.
 
         None does not mean idle.
@@ -31,15 +31,15 @@ class Readings(Protocol):
 class NoReadings:
     """A source without readings."""
 
-    def of(self, node: str, uuid: str) -> None:
+    def get(self, node: str, uuid: str) -> None:
         """Return nothing."""
         del node, uuid
 
 
 class Agents(Protocol):
-    """A source of the readings of each node's agent, such as gpupack_apiserver.readings.gauge."""
+    """A source of the readings of each node's agent, such as gpupack_apiserver.readings.poller."""
 
-    def of(self, node: str) -> Mapping[str, reading.Reading]:
+    def get(self, node: str) -> Mapping[str, reading.Reading]:
         """Return readings by UUID."""
 
 
@@ -49,7 +49,7 @@ class AgentReadings:
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
 
-    def of(self, node: str, uuid: str) -> Reading | None:
+    def get(self, node: str, uuid: str) -> Reading | None:
         """Return the newest reading of that node's GPU."""
-        found = self._agents.of(node).get(uuid)
+        found = self._agents.get(node).get(uuid)
         return Reading(found.busy_percent, found.power_watts) if found else None

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from gpupack_apiserver.settings import LEAST_FRESH, MAX_PORT, ReadingSettings
+from gpupack_apiserver.settings import MAX_PORT, MIN_FRESH_SECONDS, ReadingSettings
 from gpupack_cost import Prices
 from gpupack_crds import names
 from gpupack_crds.acceptance import Acceptance, parse_acceptance
@@ -45,7 +45,7 @@ def parse_cost(text: str) -> CostSettings:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class AccountsSettings:
+class CostServiceSettings:
     """All settings of the cost service."""
 
     cost: CostSettings = dataclasses.field(default_factory=CostSettings)
@@ -73,7 +73,7 @@ class AccountsSettings:
     """GPUPACK_LOG_LEVEL."""
 
     @classmethod
-    def from_environ(cls, environ: Mapping[str, str]) -> "AccountsSettings":
+    def from_environ(cls, environ: Mapping[str, str]) -> "CostServiceSettings":
         """Read all settings.
 
         Raises:
@@ -95,7 +95,7 @@ class AccountsSettings:
             tls_cert=environment.required("GPUPACK_TLS_CERT", "the path of the certificate"),
             tls_key=environment.required("GPUPACK_TLS_KEY", "the path of the certificate's key"),
             stale_after_seconds=environment.seconds(
-                "GPUPACK_STALE_AFTER_SECONDS", 90.0, least=LEAST_FRESH, most=MAX_SECONDS
+                "GPUPACK_STALE_AFTER_SECONDS", 90.0, least=MIN_FRESH_SECONDS, most=MAX_SECONDS
             ),
             meter_seconds=environment.seconds(
                 "GPUPACK_METER_SECONDS", 30.0, least=1.0, most=MAX_SECONDS

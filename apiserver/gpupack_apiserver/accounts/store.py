@@ -8,8 +8,8 @@
     tariffs   price lists, with their start
     meta      until when all objects were seen
 
-`days` are in the order of the summation, so that a question about a year sorts nothing. `hours`, of
-which a question reads the few at the ends of its period, are in the order of time.
+`days` are in the order of the summation, so that a query over a year sorts nothing. `hours`, of
+which a query reads the few at the ends of its period, are in the order of time.
 
 A claim and its change of the sums are one transaction: a process that is killed in between has
 counted it, or not. Counting the same claim again adds nothing.
@@ -43,8 +43,8 @@ from gpupack_cost import (
 )
 from gpupack_cost.errors import InvalidPrices
 
-DAY: Final = 24 * SECONDS_PER_HOUR
-JOBS_PER_DAY: Final = 256
+DAY_SECONDS: Final = 24 * SECONDS_PER_HOUR
+MAX_JOBS_PER_DAY: Final = 256
 """Jobs of a namespace and day that are kept by name; other hours are only in namespace sums."""
 
 JOB_DAYS: Final = 62
@@ -130,7 +130,7 @@ class Store:
         self.path = path
         with contextlib.ExitStack() as opened:
             try:
-                opened.enter_context(_locked(path))
+                opened.enter_context(_lock(path))
                 self._db = sqlite3.connect(path, timeout=1.0, isolation_level=None)
                 opened.callback(self._db.close)
                 self._open()
@@ -191,7 +191,7 @@ class Store:
             raise
         db.execute("COMMIT")
 
-    def price(self, currency: str, prices: Prices, now: float) -> Tariffs:
+    def update_tariffs(self, currency: str, prices: Prices, now: float) -> Tariffs:
         """Return all price lists; add this one from now on where it differs from the last one."""
         known = self._tariffs()
         last = known[-1] if known else None
@@ -266,7 +266,7 @@ class Store:
         names = self._names[at]
         if key.job in names:
             return True
-        if not key.job or not adds or len(names) >= JOBS_PER_DAY:
+        if not key.job or not adds or len(names) >= MAX_JOBS_PER_DAY:
             return False
         names.add(key.job)
         return True
@@ -309,15 +309,15 @@ class Reader:
         """
         first, last = -_day_of(-since), _day_of(until)
         if first >= last:
-            yield from self._of("hours", since, until, namespaces)
+            yield from self._read_sums("hours", since, until, namespaces)
             return
-        yield from self._of("hours", since, first, namespaces)
-        yield from self._of("days", first, last, namespaces)
-        yield from self._of("hours", last, until, namespaces)
+        yield from self._read_sums("hours", since, first, namespaces)
+        yield from self._read_sums("days", first, last, namespaces)
+        yield from self._read_sums("hours", last, until, namespaces)
 
     def count_jobs(self, since: int, until: int, namespaces: Collection[str] | None) -> int:
         """Return how many rows `jobs` would read."""
-        where, given = _of_namespaces(namespaces)
+        where, given = _namespace_condition(namespaces)
         (number,) = self._db.execute(
             f"SELECT count(*) FROM jobs WHERE start >= ? AND start < ? {where}",  # noqa: S608
             (since, until, *given),
@@ -328,7 +328,7 @@ class Reader:
         self, since: int, until: int, namespaces: Collection[str] | None
     ) -> Iterator[tuple[Key, Amounts]]:
         """Yield sums of whole days for the jobs that are kept by name."""
-        yield from self._of("jobs", since, until, namespaces)
+        yield from self._read_sums("jobs", since, until, namespaces)
 
     def unheld(self, since: int, until: int) -> dict[tuple[int, str], Unheld]:
         """Return unheld GPUs of whole hours, by price list and model."""
@@ -343,13 +343,13 @@ class Reader:
         """Return the namespaces that have any sums."""
         return _namespaces(self._db)
 
-    def _of(
+    def _read_sums(
         self, table: str, since: int, until: int, namespaces: Collection[str] | None
     ) -> Iterator[tuple[Key, Amounts]]:
         if since >= until:
             return
         job, by = ("job", ", job") if table == "jobs" else ("''", "")
-        where, given = _of_namespaces(namespaces)
+        where, given = _namespace_condition(namespaces)
         rows = self._db.execute(
             f"SELECT tariff, namespace, cohort, {job} AS job, model, "  # noqa: S608 - all ours
             "sum(allocated), sum(measured), sum(used), sum(metered), sum(joules) "
@@ -361,7 +361,7 @@ class Reader:
             yield Key(since, tariff, namespace, cohort, name, model), Amounts(*amounts)
 
 
-def _locked(path: Path) -> TextIO:
+def _lock(path: Path) -> TextIO:
     lock = path.with_name(f"{path.name}.lock").open("w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -375,7 +375,7 @@ def _namespaces(db: sqlite3.Connection) -> list[str]:
     return [name for (name,) in db.execute("SELECT DISTINCT namespace FROM days")]
 
 
-def _of_namespaces(namespaces: Collection[str] | None) -> tuple[str, tuple[str, ...]]:
+def _namespace_condition(namespaces: Collection[str] | None) -> tuple[str, tuple[str, ...]]:
     """Return a condition, and its parameters."""
     if namespaces is None:
         return "", ()
@@ -384,7 +384,7 @@ def _of_namespaces(namespaces: Collection[str] | None) -> tuple[str, tuple[str, 
 
 
 def _day_of(moment: float) -> int:
-    return int(moment // DAY) * DAY
+    return int(moment // DAY_SECONDS) * DAY_SECONDS
 
 
 def _tariffs(db: sqlite3.Connection) -> list[Tariff]:

@@ -14,7 +14,7 @@ from gpupack_apiserver.read_model import JobKey, ReadModel
 
 TICK_SECONDS: Final = 1.0
 
-KEPT_TICKS: Final = 60
+MAX_TICKS: Final = 60
 """Kept ticks; a listener whose last tick is older is too slow."""
 
 
@@ -35,12 +35,12 @@ class Feed:
         nodes: nodes by name, at the last tick.
         totals: figures of the cluster, at the last tick.
         listeners: number of listeners.
-        over: why all streams end; empty: they continue.
+        end_reason: why all streams end; empty: they continue.
     """
 
     def __init__(self, model: ReadModel, views: NodeViews, history: History) -> None:
         self._model, self._views, self._history = model, views, history
-        self._log: collections.deque[Tick] = collections.deque(maxlen=KEPT_TICKS)
+        self._log: collections.deque[Tick] = collections.deque(maxlen=MAX_TICKS)
         self._next = asyncio.Event()
         self._jobs: set[JobKey] = set()
         self._missed = False
@@ -50,8 +50,8 @@ class Feed:
         self.nodes: dict[str, NodeView] = {}
         self.totals = Totals()
         self.listeners = 0
-        self.over = ""
-        model.jobs.told = self._see_job
+        self.end_reason = ""
+        model.jobs.on_change = self._record_jobs
 
     async def run(self) -> None:
         """Run ticks without end."""
@@ -73,7 +73,7 @@ class Feed:
 
     def end(self, why: str) -> None:
         """End all streams, and allow no new ones."""
-        self.over = why
+        self.end_reason = why
         self._wake()
 
     def tick(self) -> None:
@@ -85,7 +85,7 @@ class Feed:
             self.number + 1,
             frozenset(_changed(self.nodes, nodes)),
             frozenset(self._jobs),
-            self._see_cluster(),
+            self._update_cluster(),
         )
         self.nodes, self._jobs = nodes, set()
         is_new = found.nodes or found.jobs or found.cluster or self._missed
@@ -95,7 +95,7 @@ class Feed:
             self._log.append(found)
             self._wake()
 
-    def since(self, seen: int) -> Tick | None:
+    def changes_since(self, seen: int) -> Tick | None:
         """Return all changes after this tick as one; None: the tick is too old."""
         if seen < self.number - len(self._log):
             return None
@@ -109,7 +109,7 @@ class Feed:
 
     async def wait(self, seen: int, *, seconds: float) -> None:
         """Wait for a later tick, the end of all streams, or the given seconds."""
-        if self.number > seen or self.over:
+        if self.number > seen or self.end_reason:
             return
         try:
             async with asyncio.timeout(seconds):
@@ -117,13 +117,13 @@ class Feed:
         except TimeoutError:
             return
 
-    def _see_job(self, keys: Iterable[JobKey]) -> None:
+    def _record_jobs(self, keys: Iterable[JobKey]) -> None:
         if self.listeners:
             self._jobs.update(keys)
         else:
             self._missed = True
 
-    def _see_cluster(self) -> bool:
+    def _update_cluster(self) -> bool:
         """Return whether the cluster's figures changed, or there is a new sample of them."""
         totals, samples = self._views.totals(), self._history.samples
         sampled = samples[-1].timestamp if samples else None

@@ -31,7 +31,7 @@ from gpupack_apiserver.shown_job import ShownJob
 PIECE_ITEMS: Final = 100
 """Objects in a piece; nodes with eight GPUs take 150 KB."""
 
-NEVER: Final = -1
+NO_TICK: Final = -1
 """Placeholder for a tick: the listener has seen nothing yet, and gets everything."""
 
 RAW_DEFLATE: Final = -15
@@ -43,20 +43,20 @@ class Scope:
 
     Attributes:
         cluster: nodes, and figures of the whole cluster.
-        everywhere: jobs of all namespaces.
+        all_namespaces: jobs of all namespaces.
         namespaces: otherwise the jobs of these.
     """
 
     cluster: bool
-    everywhere: bool = False
+    all_namespaces: bool = False
     namespaces: frozenset[str] = frozenset()
 
     def shows(self, namespace: str) -> bool:
         """Return whether jobs of this namespace are included."""
-        return self.everywhere or namespace in self.namespaces
+        return self.all_namespaces or namespace in self.namespaces
 
 
-class ClusterNow(msgspec.Struct, frozen=True):
+class ClusterFigures(msgspec.Struct, frozen=True):
     """The figures of `GET status`; `sample` is the last of `GET monitoring`."""
 
     utilization: dict[str, float]
@@ -83,7 +83,7 @@ class Piece:
         """Return the text, compressed."""
         return self._known("deflated", lambda: deflated(self.text()))
 
-    def forget(self) -> None:
+    def stop_caching(self) -> None:
         """Stop caching, after the tick is no longer the last one."""
         self._kept = None
 
@@ -112,10 +112,10 @@ class Frame:
         """Return a piece, compressed."""
         return self._pieces[number].deflated()
 
-    def forget(self) -> None:
+    def stop_caching(self) -> None:
         """Stop caching, after the tick is no longer the last one."""
         for piece in self._pieces:
-            piece.forget()
+            piece.stop_caching()
 
 
 class Frames:
@@ -123,41 +123,43 @@ class Frames:
 
     def __init__(self, feed: Feed, model: ReadModel, history: History) -> None:
         self._feed, self._model, self._history = feed, model, history
-        self._number = NEVER
+        self._number = NO_TICK
         self._known: dict[tuple[Scope, int, frozenset[str]], Frame] = {}
-        self._of_cluster: dict[int, Sequence[Piece]] = {}
+        self._cluster_pieces: dict[int, Sequence[Piece]] = {}
         """Pieces of the cluster by the last seen tick."""
 
-    def of(self, scope: Scope, seen: int, *, added: frozenset[str] = frozenset()) -> Frame | None:
+    def frame_for(
+        self, scope: Scope, seen: int, *, added: frozenset[str] = frozenset()
+    ) -> Frame | None:
         """Return the next frame of a listener; None: it has not read for too long.
 
         Args:
             scope: what it may see.
-            seen: its last tick, or NEVER.
-            added: namespaces of its scope of which it has got nothing yet.
+            seen: its last tick, or NO_TICK.
+            added: namespaces that are new in its scope.
         """
         if self._number != self._feed.number:
             for old in self._known.values():
-                old.forget()
-            self._number, self._known, self._of_cluster = self._feed.number, {}, {}
+                old.stop_caching()
+            self._number, self._known, self._cluster_pieces = self._feed.number, {}, {}
         key = (scope, seen, added)
         if key not in self._known:
-            frame = self._made(scope, seen, added)
+            frame = self._make_frame(scope, seen, added)
             if frame is None:
                 return None
             self._known[key] = frame
         return self._known[key]
 
-    def _made(self, scope: Scope, seen: int, added: frozenset[str]) -> Frame | None:
-        tick = None if seen == NEVER else self._feed.since(seen)
-        if tick is None and seen != NEVER:
+    def _make_frame(self, scope: Scope, seen: int, added: frozenset[str]) -> Frame | None:
+        tick = None if seen == NO_TICK else self._feed.changes_since(seen)
+        if tick is None and seen != NO_TICK:
             return None
         pieces = [*self._jobs_since(scope, tick, added)] if tick else [*self._all_jobs(scope)]
         if not scope.cluster:
             return Frame(pieces)
-        if seen not in self._of_cluster:
-            self._of_cluster[seen] = [*(self._since(tick) if tick else self._all())]
-        return Frame([*self._of_cluster[seen], *pieces])
+        if seen not in self._cluster_pieces:
+            self._cluster_pieces[seen] = [*(self._since(tick) if tick else self._all())]
+        return Frame([*self._cluster_pieces[seen], *pieces])
 
     def _all(self) -> Iterator[Piece]:
         yield self._cluster()
@@ -191,7 +193,7 @@ class Frames:
 
     def _cluster(self) -> Piece:
         totals, samples = self._feed.totals, self._history.samples
-        now = ClusterNow(
+        now = ClusterFigures(
             utilization={
                 "gpu_utilization": totals.gpu_utilization,
                 "gpu_memory_usage": totals.gpu_memory_usage,
@@ -235,10 +237,10 @@ def _pieces(
         after = b""
         if start == starts[-1]:
             after = b'],"removed":%s}\n\n' % msgspec.json.encode(removed)
-        yield Piece(functools.partial(_written, before, batch, after, shown))
+        yield Piece(functools.partial(_encode, before, batch, after, shown))
 
 
-def _written(
+def _encode(
     before: bytes, items: Sequence[Any], after: bytes, shown: Callable[[Sequence[Any]], Any]
 ) -> bytes:
     return before + msgspec.json.encode(shown(items))[1:-1] + after

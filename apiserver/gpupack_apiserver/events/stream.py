@@ -12,31 +12,31 @@ from typing import Any, Final
 import msgspec
 from litestar.types import Receive, Scope, Send
 
-from gpupack_apiserver.errors import CallWrong, RightLost
+from gpupack_apiserver.errors import CallInvalid, PermissionLost
 from gpupack_apiserver.events.feed import Feed
-from gpupack_apiserver.events.frames import NEVER, Frame, Frames, deflated, event
-from gpupack_apiserver.events.limits import Place
+from gpupack_apiserver.events.frames import NO_TICK, Frame, Frames, deflated, event
+from gpupack_apiserver.events.limits import StreamSlot
 from gpupack_apiserver.events.visibility import Visibility
 from gpupack_httpserver.errors import Denied
 from gpupack_kubeclient.errors import KubeError
 
-AGAIN_SECONDS: Final = 60.0
+RECHECK_SECONDS: Final = 60.0
 """Seconds between two checks of the listener's permissions."""
 
-TRIES: Final = 3
+MAX_FAILED_CHECKS: Final = 3
 """Checks without an answer of the API server until the permissions count as unknown."""
 
-BEAT_SECONDS: Final = 15.0
+KEEPALIVE_SECONDS: Final = 15.0
 """Seconds without an event until a comment is sent: proxies close silent connections."""
 
-BEAT: Final = b":\n\n"
+KEEPALIVE: Final = b":\n\n"
 
 GZIP_HEAD: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 LAST_BLOCK: Final = b"\x03\x00"
-WORD: Final = 1 << 32
+UINT32_RANGE: Final = 1 << 32
 
 
-class Bye(msgspec.Struct, frozen=True):
+class StreamEnd(msgspec.Struct, frozen=True):
     """The reason for the end of a stream.
 
     One of TokenExpired, RightsTaken, Stopping, Stale, TooSlow, Over, Unknown and TooManyNamespaces.
@@ -71,33 +71,33 @@ class Events:
         self._feed, self._frames, self._visibility = feed, frames, visibility
         self._missing, self._full = missing, full
         self._ends = time.monotonic() + seconds if seconds else math.inf
-        self._again_at = time.monotonic() + AGAIN_SECONDS
-        self._unanswered = 0
+        self._recheck_at = time.monotonic() + RECHECK_SECONDS
+        self._failed_checks = 0
 
-    async def told(self) -> AsyncGenerator[tuple[Frame, int] | bytes]:
+    async def pieces(self) -> AsyncGenerator[tuple[Frame, int] | bytes]:
         """Yield pieces of frames, by their numbers, and other text."""
-        seen, told_at = self._feed.join(), time.monotonic()
+        seen, sent_at = self._feed.join(), time.monotonic()
         if self._full:
-            seen = NEVER
+            seen = NO_TICK
         try:
-            while (bye := await self._bye()) is None:
+            while (end := await self._end()) is None:
                 try:
                     frame, number = await self._next(seen)
-                except CallWrong as error:
-                    bye = Bye("TooManyNamespaces", str(error))
+                except CallInvalid as error:
+                    end = StreamEnd("TooManyNamespaces", str(error))
                     break
                 if frame is None:
-                    bye = Bye("TooSlow", "nothing was read for too long")
+                    end = StreamEnd("TooSlow", "nothing was read for too long")
                     break
                 for piece in range(len(frame)):
                     yield frame, piece
-                    told_at = time.monotonic()
+                    sent_at = time.monotonic()
                 seen = number
-                await self._feed.wait(seen, seconds=self._patience(told_at))
-                if time.monotonic() - told_at >= BEAT_SECONDS:
-                    yield BEAT
-                    told_at = time.monotonic()
-            yield event("bye", msgspec.json.encode(bye))
+                await self._feed.wait(seen, seconds=self._seconds_to_next_action(sent_at))
+                if time.monotonic() - sent_at >= KEEPALIVE_SECONDS:
+                    yield KEEPALIVE
+                    sent_at = time.monotonic()
+            yield event("bye", msgspec.json.encode(end))
         finally:
             self._feed.leave()
 
@@ -106,41 +106,45 @@ class Events:
         added: frozenset[str] = frozenset()
         while True:
             number = self._feed.number
-            tick = self._feed.since(number if seen == NEVER else seen)
+            tick = self._feed.changes_since(number if seen == NO_TICK else seen)
             if tick is None:
                 return None, number
-            added |= await self._visibility.meet(key[0] for key in tick.jobs)
+            added |= await self._visibility.check_new(key[0] for key in tick.jobs)
             if number == self._feed.number:
-                return self._frames.of(self._visibility.scope, seen, added=added), number
+                return self._frames.frame_for(self._visibility.scope, seen, added=added), number
 
-    async def _bye(self) -> Bye | None:
+    async def _end(self) -> StreamEnd | None:
         """Return why the stream ends; None: it continues."""
-        if self._feed.over:
-            return Bye("Stopping", self._feed.over)
+        if self._feed.end_reason:
+            return StreamEnd("Stopping", self._feed.end_reason)
         if missing := self._missing():
-            return Bye("Stale", f"the cluster's state is not known: {missing}")
+            return StreamEnd("Stale", f"the cluster's state is not known: {missing}")
         now = time.monotonic()
         if now >= self._ends:
-            return Bye("Over", "the requested time is over")
-        return await self._look_again() if now >= self._again_at else None
+            return StreamEnd("Over", "the requested time has passed")
+        return await self._recheck() if now >= self._recheck_at else None
 
-    async def _look_again(self) -> Bye | None:
-        self._again_at = time.monotonic() + AGAIN_SECONDS
+    async def _recheck(self) -> StreamEnd | None:
+        self._recheck_at = time.monotonic() + RECHECK_SECONDS
         try:
-            await self._visibility.again()
+            await self._visibility.recheck()
         except Denied as error:
-            return Bye("TokenExpired", str(error))
-        except RightLost as error:
-            return Bye("RightsTaken", str(error))
+            return StreamEnd("TokenExpired", str(error))
+        except PermissionLost as error:
+            return StreamEnd("RightsTaken", str(error))
         except KubeError as error:
-            self._unanswered += 1
-            return Bye("Unknown", str(error)) if self._unanswered >= TRIES else None
-        self._unanswered = 0
+            self._failed_checks += 1
+            return (
+                StreamEnd("Unknown", str(error))
+                if self._failed_checks >= MAX_FAILED_CHECKS
+                else None
+            )
+        self._failed_checks = 0
         return None
 
-    def _patience(self, told_at: float) -> float:
+    def _seconds_to_next_action(self, sent_at: float) -> float:
         """Return the seconds until the next action that needs no tick."""
-        due = min(told_at + BEAT_SECONDS, self._again_at, self._ends)
+        due = min(sent_at + KEEPALIVE_SECONDS, self._recheck_at, self._ends)
         return max(due - time.monotonic(), 0.0)
 
 
@@ -150,32 +154,32 @@ class EventStream:
     Args:
         events: content of the stream.
         gzip: whether to compress it.
-        place: place among all streams; released at the end of this one.
+        slot: its slot in the limits; released at the end of the stream.
     """
 
-    def __init__(self, events: Events, place: Place, *, gzip: bool) -> None:
-        self._events, self._place = events, place
+    def __init__(self, events: Events, slot: StreamSlot, *, gzip: bool) -> None:
+        self._events, self._slot = events, slot
         self._encode: Plain | Gzip = Gzip() if gzip else Plain()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the stream ends or the listener has left."""
         del scope
-        telling = asyncio.create_task(self._tell(send))
-        leaving = asyncio.create_task(_gone(receive))
+        sending = asyncio.create_task(self._send_pieces(send))
+        leaving = asyncio.create_task(_wait_for_disconnect(receive))
         try:
-            await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._place.free()
+            self._slot.release()
             leaving.cancel()
-            telling.cancel()
+            sending.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await telling
+                await sending
 
-    async def _tell(self, send: Send) -> None:
+    async def _send_pieces(self, send: Send) -> None:
         await send(self._start())
-        async with contextlib.aclosing(self._events.told()) as told:
-            async for what in told:
-                await send(_body(self._encode.piece(what)))
+        async with contextlib.aclosing(self._events.pieces()) as pieces:
+            async for piece in pieces:
+                await send(_body(self._encode.piece(piece)))
         await send(_body(self._encode.end(), more=False))
 
     def _start(self) -> Any:
@@ -217,7 +221,10 @@ class Gzip:
         else:
             frame, number = what
             text, blocks = frame.text(number), frame.deflated(number)
-        self._sum, self._bytes = zlib.crc32(text, self._sum), (self._bytes + len(text)) % WORD
+        self._sum, self._bytes = (
+            zlib.crc32(text, self._sum),
+            (self._bytes + len(text)) % UINT32_RANGE,
+        )
         head, self._head = self._head, b""
         return head + blocks
 
@@ -234,6 +241,6 @@ def _body(body: bytes, *, more: bool = True) -> Any:
     return {"type": "http.response.body", "body": body, "more_body": more}
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

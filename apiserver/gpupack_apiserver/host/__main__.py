@@ -3,7 +3,7 @@
 
 python -m gpupack_apiserver.host           serve
 python -m gpupack_apiserver.host token     print the token, which is created where there is none
-python -m gpupack_apiserver.host health    ask the server that runs here; 0: it serves
+python -m gpupack_apiserver.host health    check the server that runs here; 0: it serves
 """
 
 import argparse
@@ -70,8 +70,8 @@ def _serve(settings: HostSettings, environ: Mapping[str, str]) -> None:
         if died.subgroup(_is_in_use) is None:
             raise
         sys.exit(
-            f"gpupack-host: {settings.address}:{settings.port} is in use; stop the other one or "
-            "set GPUPACK_LISTEN_PORT"
+            f"gpupack-host: {settings.address}:{settings.port} is in use; stop the other process "
+            "or set GPUPACK_LISTEN_PORT"
         )
 
 

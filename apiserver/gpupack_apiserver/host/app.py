@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assembly and life of the parts of one machine's server."""
+"""Assembly and lifecycle of the parts of one machine's server."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from gpupack_apiserver.errors import ClusterNeeded
 from gpupack_apiserver.history import History
 from gpupack_apiserver.host import routes
 from gpupack_apiserver.host.machine import Machine
-from gpupack_apiserver.host.parts import HostParts, Waiting, host_parts_of
+from gpupack_apiserver.host.parts import AllocationThreads, HostParts, host_parts_of
 from gpupack_apiserver.host.settings import HostSettings
 from gpupack_apiserver.host.token import token_at
 from gpupack_apiserver.routes import cluster, setups, validation
@@ -54,22 +54,22 @@ CALLS: Final = (
 class HostApp:
     """All running parts."""
 
-    tasks: Mapping[str, app.Runs]
+    tasks: Mapping[str, app.Task]
     """Tasks by their purpose."""
     machine: Machine
-    waiting: Waiting
+    allocations: AllocationThreads
     gpus: Gpus
     server: Server
 
 
 def application(parts: HostParts, dashboard: page.Page) -> Litestar:
     """Return the application of one machine; calls that need a cluster say so."""
-    return app.answering(
-        [*CALLS, *_of_clusters()],
+    return app.create_application(
+        [*CALLS, *_cluster_calls()],
         {"parts": parts, "page": dashboard},
         parts.registry,
-        about="State and holders of this machine's GPUs.",
-        token="What stands in this server's file `token`.",  # noqa: S106 - says what it is
+        description="State and holders of this machine's GPUs.",
+        token_description="The content of this server's file `token`.",  # noqa: S106 - says what it is
     )
 
 
@@ -86,17 +86,17 @@ def build(settings: HostSettings, config: GpuConfig) -> HostApp:
     seconds = Config().sample_seconds
     machine = Machine(host.ledger, core.policy_named(config.this_machine.policy), seconds=seconds)
     history = History(machine.sample, seconds=seconds)
-    waiting = Waiting(Reservations(host.folder, host.ledger))
+    allocations = AllocationThreads(Reservations(host.folder, host.ledger))
     parts = HostParts(
-        model=machine, history=history, waiting=waiting, token=token_at(settings.token)
+        model=machine, history=history, allocations=allocations, token=token_at(settings.token)
     )
     calls = application(parts, page.Page.read(settings.page_folder))
     served = configured(calls, host=settings.address, port=settings.port)
     served.timeout_keep_alive = app.IDLE_SECONDS
     return HostApp(
-        tasks={"looks": machine, "history": history},
+        tasks={"ledger": machine, "history": history},
         machine=machine,
-        waiting=waiting,
+        allocations=allocations,
         gpus=gpus,
         server=Server(served, ConnectionLimits(), Handshakes(), _tls(settings)),
     )
@@ -117,7 +117,7 @@ async def run(built: HostApp, stop: asyncio.Event) -> None:
     """
     try:
         with contextlib.suppress(NotReady):  # health reports it
-            await built.machine.look()
+            await built.machine.read()
         async with asyncio.TaskGroup() as group:
             working = [
                 group.create_task(essential(name, each.run())) for name, each in built.tasks.items()
@@ -129,11 +129,11 @@ async def run(built: HostApp, stop: asyncio.Event) -> None:
             for task in working:
                 task.cancel()
     finally:
-        built.waiting.close()
+        built.allocations.close()
         built.gpus.close()
 
 
-def _of_clusters() -> Iterator[Any]:
+def _cluster_calls() -> Iterator[Any]:
     """Yield the calls of the cluster's server that this one lacks, by path and method."""
     served = {
         (path, method) for call in CALLS for path in call.paths for method in call.http_methods
@@ -141,18 +141,18 @@ def _of_clusters() -> Iterator[Any]:
     for call in app.CALLS:
         methods = [each for each in call.http_methods if (min(call.paths), each) not in served]
         if methods:
-            yield route(sorted(call.paths), http_method=methods, include_in_schema=False)(_refused)
+            yield route(sorted(call.paths), http_method=methods, include_in_schema=False)(_refuse)
 
 
-async def _refused(request: Call, state: State) -> None:
+async def _refuse(request: Call, state: State) -> None:
     """Refuse a call that needs a cluster, with that reason for authenticated callers.
 
     Raises:
         ClusterNeeded: always.
         Denied: the token is not sent.
     """
-    await host_parts_of(state).scraper(request)
+    await host_parts_of(state).require_metrics_access(request)
     raise ClusterNeeded(
-        f"{request.url.path} is about what a cluster has (GPUJobs, their queue, quotas, costs), "
-        "and this server is one machine's; docs/install.md says how a cluster gets gpupack"
+        f"{request.url.path} needs a cluster (for GPUJobs, the queue, quotas or costs), and this "
+        "server is one machine's; docs/install.md describes the installation in a cluster"
     )

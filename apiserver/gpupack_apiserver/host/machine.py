@@ -6,15 +6,15 @@ import logging
 
 import gpupack_placement as core
 from gpupack.errors import GpupackError
-from gpupack.host.books import Books
 from gpupack.host.ledger import HostLedger
-from gpupack_apiserver.history import Sample, passed
+from gpupack.host.snapshot import HostSnapshot
+from gpupack_apiserver.history import Sample, sleep_interval
 from gpupack_apiserver.node_views import NodeViews
 from gpupack_scheduler.errors import NotReady
 
 log = logging.getLogger(__name__)
 
-NOT_LOOKED: str = "the GPUs have not been read yet"
+NOT_READ: str = "the GPUs have not been read yet"
 
 
 class Machine:
@@ -28,26 +28,26 @@ class Machine:
 
     def __init__(self, ledger: HostLedger, policy: core.Policy, *, seconds: float) -> None:
         self._ledger, self._policy, self._seconds = ledger, policy, seconds
-        self._looking = asyncio.Lock()
-        self._missing = NOT_LOOKED
-        self._books: Books | None = None
+        self._read_lock = asyncio.Lock()
+        self._missing = NOT_READ
+        self._snapshot: HostSnapshot | None = None
         self.cluster = core.Cluster()
         self.views = NodeViews(self)
 
     @property
-    def books(self) -> Books:
-        """The books at the last read.
+    def snapshot(self) -> HostSnapshot:
+        """The ledger's snapshot at the last read.
 
         Raises:
             NotReady: no read has succeeded.
         """
         self.require_fresh()
-        assert self._books is not None  # noqa: S101 - fresh
-        return self._books
+        assert self._snapshot is not None  # noqa: S101 - fresh
+        return self._snapshot
 
     def simulated(self, _: str) -> frozenset[str]:
         """Return UUIDs of GPUs that do not exist: all or none."""
-        inventory = self._books.inventory if self._books else None
+        inventory = self._snapshot.inventory if self._snapshot else None
         devices = inventory.devices if inventory and inventory.simulated else ()
         return frozenset(str(each.uuid) for each in devices)
 
@@ -64,38 +64,38 @@ class Machine:
         if self._missing:
             raise NotReady(f"this machine's state is not known: {self._missing}")
 
-    async def look(self) -> None:
-        """Read what is held now; one read at a time asks the driver.
+    async def read(self) -> None:
+        """Read what is held now; reads do not run concurrently.
 
         Raises:
-            NotReady: driver or ledger do not answer.
+            NotReady: the driver or the ledger cannot be read.
         """
-        async with self._looking:
+        async with self._read_lock:
             try:
-                books = await asyncio.to_thread(self._ledger.books)
-                cluster = books.cluster()
+                snapshot = await asyncio.to_thread(self._ledger.snapshot)
+                cluster = snapshot.cluster()
             except (GpupackError, core.DecisionError) as error:
                 self._missing = str(error)
             else:
-                self._missing, self._books = "", books
+                self._missing, self._snapshot = "", snapshot
                 self.cluster = cluster
                 self.views = NodeViews(self)
         self.require_fresh()
 
     async def run(self) -> None:
-        """Read now and then, so that health and history are recent; without end."""
+        """Read periodically, so that health and history are recent; without end."""
         while True:
             try:
-                await self.look()
+                await self.read()
             except NotReady as error:
                 log.warning("%s", error)
-            await passed(lambda: self._seconds)
+            await sleep_interval(lambda: self._seconds)
 
     def sample(self) -> Sample | None:
         """Return figures of the last read; None: it failed. A machine's jobs are its holders."""
-        if self._missing or self._books is None:
+        if self._missing or self._snapshot is None:
             return None
-        kinds = [each.kind for each in self._books.records.values()]
+        kinds = [each.kind for each in self._snapshot.records.values()]
         return Sample.now(
             self.views.totals(),
             running_jobs=kinds.count("holds"),

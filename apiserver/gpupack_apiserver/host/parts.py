@@ -25,7 +25,7 @@ from gpupack_apiserver.host.machine import Machine
 from gpupack_apiserver.host.token import is_shown
 from gpupack_apiserver.node_views import NodeViews
 from gpupack_apiserver.placed_process import PlacedProcess, visible_share
-from gpupack_apiserver.routes.parts import Call, Plan, Whose, caller_of
+from gpupack_apiserver.routes.parts import Call, Plan, WorkerRef, caller_of
 from gpupack_httpserver.errors import Denied
 from gpupack_httpserver.user import User
 from gpupack_scheduler.ledger import claims
@@ -39,13 +39,13 @@ MAX_WAITING: Final = 16
 """Maximum allocations that wait at once, each of which has a thread."""
 
 
-class Waiting:
+class AllocationThreads:
     """Threads that wait for GPUs, separate from those that read the holders."""
 
     def __init__(self, reservations: Reservations) -> None:
         self._reservations = reservations
         self._threads = ThreadPoolExecutor(MAX_WAITING, "allocation")
-        self._turns = asyncio.Semaphore(MAX_WAITING)
+        self._slots = asyncio.Semaphore(MAX_WAITING)
         self._stop = threading.Event()
 
     async def make(
@@ -53,7 +53,7 @@ class Waiting:
     ) -> Record:
         """Reserve GPUs; raises as `Reservations.make`, and Denied where too many calls wait."""
         patience = Patience(wait_seconds, hold_seconds, self._stop)
-        async with self._turn():
+        async with self._slot():
             loop = asyncio.get_running_loop()
             made = loop.run_in_executor(
                 self._threads, self._reservations.make, name, config, patience
@@ -70,23 +70,23 @@ class Waiting:
         self._threads.shutdown()
 
     @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        if self._turns.locked():
+    async def _slot(self) -> AsyncIterator[None]:
+        if self._slots.locked():
             raise Denied(
                 f"{MAX_WAITING} allocations wait already; wait a second",
                 status=http.HTTPStatus.TOO_MANY_REQUESTS,
             )
-        async with self._turns:
+        async with self._slots:
             yield
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HostParts:
-    """The implementation of Shown for one machine."""
+    """The implementation of SharedParts for one machine."""
 
     model: Machine
     history: History
-    waiting: Waiting
+    allocations: AllocationThreads
     token: str
     registry: CollectorRegistry = dataclasses.field(default_factory=CollectorRegistry)
 
@@ -95,50 +95,50 @@ class HostParts:
         """Views of the last read."""
         return self.model.views
 
-    async def scraper(self, call: Call) -> None:
+    async def require_metrics_access(self, call: Call) -> None:
         """Refuse callers without the token; raises Denied."""
         self._require_token(call)
 
-    async def viewer(self, call: Call) -> User:
+    async def require_viewer(self, call: Call) -> User:
         """Return the caller, after a read of the ledger; raises Denied, NotReady."""
         self._require_token(call)
-        await self.model.look()
+        await self.model.read()
         return OWNER
 
-    async def planned(self, _: User, gang: core.Gang) -> Plan:
+    async def plan(self, _: User, gang: core.Gang) -> Plan:
         """Return where a gang would be placed now: on one node at once, however many workers."""
         return core.plan_gang(self.model.cluster, gang, self.model.policy())
 
-    async def process_of(self, call: Call, whose: Whose) -> PlacedProcess:
+    async def find_process(self, call: Call, worker: WorkerRef) -> PlacedProcess:
         """Return a process of an allocation; raises Denied, NotReady, Missing, SetupInvalid."""
-        await self.viewer(call)
-        if whose.job:
-            raise ClusterNeeded("GPUJobs are of a cluster; name an allocation of this machine")
-        if whose.worker:
-            raise SetupInvalid("worker", whose.worker, "give 0: this machine is the only one")
-        namespace, _, name = whose.allocation.partition("/")
-        record, node = self.reservation(namespace, name), self.model.books.node
+        await self.require_viewer(call)
+        if worker.job:
+            raise ClusterNeeded("a GPUJob needs a cluster; name an allocation of this machine")
+        if worker.worker:
+            raise SetupInvalid("worker", worker.worker, "give 0: this machine is the only one")
+        namespace, _, name = worker.allocation.partition("/")
+        record, node = self.find_reservation(namespace, name), self.model.snapshot.node
         visible = tuple(
             visible_share(share, self.model.cluster)
             for share in claims.shares(placement_of(record, node))
         )
         return PlacedProcess(visible, (str(node),), ranks_before=0, ranks=len(visible))
 
-    def reservation(self, namespace: str, name: str) -> Record:
+    def find_reservation(self, namespace: str, name: str) -> Record:
         """Return a reservation at the last read; raises Missing, NotReady."""
-        found = reservations(self.model.books.records).get(name)
+        found = reservations(self.model.snapshot.records).get(name)
         if found is None or namespace != NAMESPACE:
             raise no_allocation(namespace, name)
         return found
 
     def indices(self) -> dict[core.DeviceUuid, int]:
         """Return indices of this machine's GPUs at the last read; raises NotReady."""
-        return {each.uuid: each.index for each in self.model.books.inventory.devices}
+        return {each.uuid: each.index for each in self.model.snapshot.inventory.devices}
 
     def _require_token(self, call: Call) -> None:
         if not is_shown(caller_of(call).authorization, self.token):
             raise Denied(
-                "show this machine's token, as in `Authorization: Bearer TOKEN`; "
+                "send this machine's token, as in `Authorization: Bearer TOKEN`; "
                 "`python -m gpupack_apiserver.host token` prints it",
                 status=http.HTTPStatus.UNAUTHORIZED,
             )

@@ -17,14 +17,14 @@ from gpupack.host.backend import environment_of
 from gpupack.host.record import Record, placement_of, uptime_seconds
 from gpupack.training_config import TrainingGPUConfig
 from gpupack_apiserver import problems
-from gpupack_apiserver.errors import CallWrong, no_allocation
+from gpupack_apiserver.errors import CallInvalid, no_allocation
 from gpupack_apiserver.holders import EXCLUSIVE, HolderView
 from gpupack_apiserver.host.parts import NAMESPACE, HostParts, host_parts_of
 from gpupack_apiserver.routes.allocations import (
     ONE_ALLOCATION,
     WAIT_SECONDS,
+    AllocateBody,
     Allocation,
-    Asked,
     GpuConfig,
     IdempotencyKey,
     WorkerConfig,
@@ -42,25 +42,25 @@ FAILED: Final = "Failed"
 
 @post(f"{PREFIX}/allocate", tags=["allocations"], status_code=201, responses=problems.WRITES)
 async def allocate(
-    request: Call, state: State, data: Asked, key: IdempotencyKey = ""
+    request: Call, state: State, data: AllocateBody, key: IdempotencyKey = ""
 ) -> Allocation:
-    """Hold GPUs until they are released or their time is over, whatever becomes of this server.
+    """Hold GPUs until they are released or their time has passed, also if this server ends.
 
-    Waits some seconds for them. Where they are not free then the answer has `success` false, and
-    nothing is held.
+    The call waits some seconds for them. Where they are not free by then, the answer has `success`
+    false, and nothing is held.
     """
     parts = host_parts_of(state)
-    await parts.viewer(request)
+    await parts.require_viewer(request)
     if data.namespace not in {"", NAMESPACE}:
-        raise CallWrong("namespace", data.namespace, f"leave it empty, or give {NAMESPACE}")
+        raise CallInvalid("namespace", data.namespace, f"leave it empty, or give {NAMESPACE}")
     name = allocation_name(key)
     try:
         config = TrainingGPUConfig(data.gpu_count, data.gpu_type.strip(), data.memory_gb)
-        record = await parts.waiting.make(
+        record = await parts.allocations.make(
             name, config, wait_seconds=WAIT_SECONDS, hold_seconds=data.seconds
         )
     except ConfigInvalid as error:
-        raise CallWrong("gpu_type", data.gpu_type, str(error)) from error
+        raise CallInvalid("gpu_type", data.gpu_type, str(error)) from error
     except NotEnoughGpus as error:
         return _not_held(name, str(error))
     return _view(parts, name, record)
@@ -76,8 +76,8 @@ async def allocation(
 ) -> Allocation:
     """Show an allocation."""
     parts = host_parts_of(state)
-    await parts.viewer(request)
-    return _view(parts, name, parts.reservation(namespace, name))
+    await parts.require_viewer(request)
+    return _view(parts, name, parts.find_reservation(namespace, name))
 
 
 @delete(
@@ -86,12 +86,12 @@ async def allocation(
     responses=problems.WRITES | problems.MISSING,
 )
 async def release(request: Call, state: State, namespace: OneNamespace, name: OneName) -> None:
-    """Give the GPUs of an allocation back."""
+    """Release the GPUs of an allocation."""
     parts = host_parts_of(state)
-    await parts.viewer(request)
-    parts.reservation(namespace, name)
+    await parts.require_viewer(request)
+    parts.find_reservation(namespace, name)
     try:
-        await parts.waiting.cancel(name)
+        await parts.allocations.cancel(name)
     except NothingHeld as error:
         raise no_allocation(namespace, name) from error
 
@@ -102,41 +102,41 @@ async def holders(
 ) -> Holders:
     """List processes and reservations with the GPUs that they hold.
 
-    `namespace` is `user-UID`, `pod` the process or `reservation NAME`. Processes that compute on a
-    GPU which nobody holds are there, too, without a namespace.
+    `namespace` is `user-UID`, `pod` the process or `reservation NAME`. A process that computes on a
+    GPU without a holder is listed, too, without a namespace.
     """
     parts = host_parts_of(state)
-    await parts.viewer(request)
-    known = sorted(_holders(parts), key=_mark)
-    found = [each for each in known if _mark(each) > after and namespace in {"", each.namespace}]
+    await parts.require_viewer(request)
+    known = sorted(_holders(parts), key=_cursor)
+    found = [each for each in known if _cursor(each) > after and namespace in {"", each.namespace}]
     shown = found[:limit]
-    return Holders(shown, _mark(shown[-1]) if len(found) > limit else "")
+    return Holders(shown, _cursor(shown[-1]) if len(found) > limit else "")
 
 
 def _holders(parts: HostParts) -> Iterator[HolderView]:
-    books, indices = parts.model.books, parts.indices()
-    for name, record in books.records.items():
-        for share in claims.shares(placement_of(record, books.node)):
+    snapshot, indices = parts.model.snapshot, parts.indices()
+    for name, record in snapshot.records.items():
+        for share in claims.shares(placement_of(record, snapshot.node)):
             yield HolderView(
                 namespace=f"user-{record.user}",
                 pod=_holder(name, record),
                 job="",
                 worker=None,
-                node=str(books.node),
+                node=str(snapshot.node),
                 uuid=share.uuid,
                 index=next((at for uuid, at in indices.items() if uuid == share.uuid), None),
                 percent=share.percent,
                 memory_mib=share.memory_mib,
                 isolation=EXCLUSIVE if share.whole else share.isolation,
             )
-    for device in books.used_by_strangers():
-        pids = ", ".join(map(str, sorted(books.inventory.users[device.uuid])))
+    for device in snapshot.used_without_holder():
+        pids = ", ".join(map(str, sorted(snapshot.inventory.users[device.uuid])))
         yield HolderView(
             namespace="",
-            pod=f"process {pids}, which holds nothing",
+            pod=f"process {pids}, without an allocation",
             job="",
             worker=None,
-            node=str(books.node),
+            node=str(snapshot.node),
             uuid=str(device.uuid),
             index=device.index,
             percent=100,
@@ -151,7 +151,7 @@ def _holder(name: str, record: Record) -> str:
     return f"process {record.process.pid} ({record.command})"
 
 
-def _mark(holder: HolderView) -> str:
+def _cursor(holder: HolderView) -> str:
     return f"{holder.namespace}/{holder.pod}/{holder.uuid}"
 
 
@@ -168,11 +168,13 @@ def _not_held(name: str, why: str) -> Allocation:
 
 
 def _view(parts: HostParts, name: str, record: Record) -> Allocation:
-    books, indices = parts.model.books, parts.indices()
-    placement = placement_of(record, books.node)
+    snapshot, indices = parts.model.snapshot, parts.indices()
+    placement = placement_of(record, snapshot.node)
     uuids = [each.uuid for each in placement.devices]
     worker = WorkerConfig(
-        str(books.node), [indices[uuid] for uuid in uuids if uuid in indices], list(map(str, uuids))
+        str(snapshot.node),
+        [indices[uuid] for uuid in uuids if uuid in indices],
+        list(map(str, uuids)),
     )
     left = (record.reserved_until or 0) - uptime_seconds()
     return Allocation(
@@ -182,7 +184,7 @@ def _view(parts: HostParts, name: str, record: Record) -> Allocation:
         gpu_config=GpuConfig(
             gpu_count=len(uuids),
             workers=[worker],
-            environment=environment_of(placement, simulated=books.inventory.simulated),
+            environment=environment_of(placement, simulated=snapshot.inventory.simulated),
         ),
         phase=RUNNING,
         expires=dt.datetime.now(dt.UTC) + dt.timedelta(seconds=left),

@@ -64,9 +64,9 @@ class HostSettings:
         cert = environment.text("GPUPACK_TLS_CERT", "")
         if not cert and not ipaddress.ip_address(address).is_loopback:
             raise SettingsInvalid(
-                f"GPUPACK_LISTEN_ADDRESS={address!r} is reached from other machines, and tokens "
-                "travel to them by TLS alone; set GPUPACK_TLS_CERT and GPUPACK_TLS_KEY, or listen "
-                f"at {LOOPBACK}"
+                f"GPUPACK_LISTEN_ADDRESS={address!r} is reachable from other machines, and tokens "
+                "are sent only over TLS; set GPUPACK_TLS_CERT and GPUPACK_TLS_KEY, or listen at "
+                f"{LOOPBACK}"
             )
         return cls(
             address=address,

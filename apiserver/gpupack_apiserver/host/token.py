@@ -15,9 +15,9 @@ from typing import Final
 from gpupack_apiserver.errors import TokenUnusable
 
 BYTES: Final = 32
-LEAST_CHARACTERS: Final = 32
+MIN_CHARACTERS: Final = 32
 MAX_BYTES: Final = 4096
-OWNERS: Final = 0o600
+OWNER_MODE: Final = 0o600
 SCHEME: Final = "Bearer "
 
 
@@ -50,17 +50,17 @@ def _read(path: pathlib.Path) -> str:
     opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(opened, errors="replace") as file:
         found = os.fstat(opened)
-        is_private = stat.S_ISREG(found.st_mode) and not stat.S_IMODE(found.st_mode) & ~OWNERS
+        is_private = stat.S_ISREG(found.st_mode) and not stat.S_IMODE(found.st_mode) & ~OWNER_MODE
         if not is_private or found.st_uid != os.geteuid():
             raise TokenUnusable(
-                f"{path}: others than this user may use it; `chmod 600 {path}` if it is yours and "
-                "nobody has read it, else remove it, and a new one is made"
+                f"{path}: other users can read it, or it is another user's; run `chmod 600 {path}` "
+                "if it is yours and no user has read it, else remove it, and a new one is created"
             )
         text = file.read(MAX_BYTES).strip()
-    if len(text) < LEAST_CHARACTERS or not text.isascii() or not text.isprintable():
+    if len(text) < MIN_CHARACTERS or not text.isascii() or not text.isprintable():
         raise TokenUnusable(
-            f"{path}: it holds no token of {LEAST_CHARACTERS} characters or more; remove it, and a "
-            "new one is made"
+            f"{path}: it has no token of at least {MIN_CHARACTERS} characters; remove it, and a "
+            "new one is created"
         )
     return text
 
@@ -70,7 +70,7 @@ def _make(path: pathlib.Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}-{secrets.token_hex(6)}")
     try:
-        opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNERS)
+        opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_MODE)
         with os.fdopen(opened, "w") as file:
             file.write(secrets.token_urlsafe(BYTES) + "\n")
             file.flush()

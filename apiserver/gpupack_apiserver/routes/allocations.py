@@ -21,7 +21,7 @@ from litestar.params import Body, HeaderParameter
 
 from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB
 from gpupack_apiserver import problems
-from gpupack_apiserver.errors import CallWrong, no_allocation
+from gpupack_apiserver.errors import CallInvalid, no_allocation
 from gpupack_apiserver.job_views import worker_views
 from gpupack_apiserver.patterns import NAME_OR_EMPTY
 from gpupack_apiserver.placed_process import ALLOCATION
@@ -38,7 +38,7 @@ from gpupack_kubeclient.objects import Json
 WAIT_SECONDS: Final = 8.0
 """Seconds that a call waits for its GPUs; clients give up after ten, or later."""
 
-LOOK_SECONDS: Final = 0.05
+POLL_SECONDS: Final = 0.05
 MAX_SECONDS: Final = 7 * 24 * 3600
 ACCOUNT: Final = "system:serviceaccount:"
 ONE_ALLOCATION: Final = f"{PREFIX}/allocations/{{namespace:str}}/{{name:str}}"
@@ -53,7 +53,7 @@ IdempotencyKey = Annotated[
     str,
     HeaderParameter(
         name="Idempotency-Key",
-        description="Calls of one user with the same key hold the same GPUs, made once.",
+        description="Calls of one user with the same key create one allocation.",
         max_length=128,
     ),
 ]
@@ -71,7 +71,7 @@ class Allocate(Training, frozen=True, forbid_unknown_fields=True):
     seconds: Annotated[int, msgspec.Meta(ge=60, le=MAX_SECONDS)] = 3600
 
 
-Asked = Annotated[Allocate, Body(schema_extra={"additionalProperties": False})]
+AllocateBody = Annotated[Allocate, Body(schema_extra={"additionalProperties": False})]
 
 
 class WorkerConfig(msgspec.Struct, frozen=True):
@@ -113,15 +113,15 @@ class Allocation(msgspec.Struct, frozen=True):
 
 @post(f"{PREFIX}/allocate", tags=["allocations"], status_code=201, responses=problems.WRITES)
 async def allocate(
-    request: Call, state: State, data: Asked, key: IdempotencyKey = ""
+    request: Call, state: State, data: AllocateBody, key: IdempotencyKey = ""
 ) -> Allocation:
-    """Hold GPUs until they are released or their time is over.
+    """Hold GPUs until they are released or their time has passed.
 
-    Waits some seconds for them. Where they are not free the answer has `success` false: the
-    allocation stands in the queue, and can be looked at and released.
+    The call waits some seconds for them. Where they are not free by then, the answer has `success`
+    false: the allocation is pending in the queue, and can be read and released.
     """
     parts = parts_of(state)
-    user = await parts.user(request)
+    user = await parts.authenticate(request)
     api = parts.api.on_behalf(token_of(request))
     namespace = data.namespace or _own_namespace(user)
     name = allocation_name(f"{user.username}\0{key}" if key else "")
@@ -131,9 +131,9 @@ async def allocate(
     except AlreadyExists:
         made = await api.get(SHOWN_JOBS, name, namespace=namespace)
         if ALLOCATION not in made.metadata.labels:
-            fix = f"take another: GPUJob {namespace}/{name} has its name and is no allocation"
-            raise CallWrong("Idempotency-Key", key, fix) from None
-    return view(parts, await settled(parts, made))
+            fix = f"use another: GPUJob {namespace}/{name} has its name and is no allocation"
+            raise CallInvalid("Idempotency-Key", key, fix) from None
+    return allocation_view(parts, await wait_until_settled(parts, made))
 
 
 @get(
@@ -146,9 +146,9 @@ async def allocation(
 ) -> Allocation:
     """Show an allocation."""
     parts = parts_of(state)
-    user = await parts.user(request)
+    user = await parts.authenticate(request)
     await parts.rights.require_namespace(user, "gpujobs", namespace)
-    return view(parts, _known(parts, namespace, name))
+    return allocation_view(parts, _find(parts, namespace, name))
 
 
 @delete(
@@ -157,19 +157,19 @@ async def allocation(
     responses=problems.WRITES | problems.MISSING,
 )
 async def release(request: Call, state: State, namespace: OneNamespace, name: OneName) -> None:
-    """Give the GPUs of an allocation back."""
+    """Release the GPUs of an allocation."""
     parts = parts_of(state)
-    user = await parts.user(request)
+    user = await parts.authenticate(request)
     api = parts.api.on_behalf(token_of(request))
     await parts.rights.require_namespace(user, "gpujobs", namespace)
-    job = _known(parts, namespace, name)
+    job = _find(parts, namespace, name)
     try:
         await api.delete(SHOWN_JOBS, name, namespace=namespace, uid=job.metadata.uid)
     except NotFound as error:
         raise no_allocation(namespace, name) from error
 
 
-def _known(parts: Parts, namespace: str, name: str) -> ShownJob:
+def _find(parts: Parts, namespace: str, name: str) -> ShownJob:
     job = parts.model.jobs.by_key.get((namespace, name))
     if job is None or ALLOCATION not in job.metadata.labels:
         raise no_allocation(namespace, name)
@@ -178,7 +178,7 @@ def _known(parts: Parts, namespace: str, name: str) -> ShownJob:
 
 def _own_namespace(user: User) -> str:
     if not user.username.startswith(ACCOUNT):
-        raise CallWrong("namespace", "", "name the namespace whose quota it counts against")
+        raise CallInvalid("namespace", "", "name the namespace whose quota it counts against")
     return user.username.removeprefix(ACCOUNT).partition(":")[0]
 
 
@@ -189,14 +189,14 @@ def allocation_name(identity: str) -> str:
     return f"allocation-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
-def _manifest(parts: Parts, asked: Allocate, name: str) -> Json:
-    gang = gang_of(asked, parts.model.ledger.cluster)
+def _manifest(parts: Parts, body: Allocate, name: str) -> Json:
+    gang = gang_of(body, parts.model.ledger.cluster)
     placeholder = parts.placeholder
-    memory = math.ceil(asked.memory_gb * BYTES_PER_GB / BYTES_PER_MIB)
+    memory = math.ceil(body.memory_gb * BYTES_PER_GB / BYTES_PER_MIB)
     spec: Json = {
         "workers": gang.workers,
         "gpus": gang.request.gpus,
-        "activeDeadlineSeconds": asked.seconds,
+        "activeDeadlineSeconds": body.seconds,
         "ttlSecondsAfterFinished": 600,
         "template": {
             "spec": {
@@ -213,8 +213,8 @@ def _manifest(parts: Parts, asked: Allocate, name: str) -> Json:
             }
         },
     }
-    if asked.gpu_type:
-        spec["gpuModels"] = [asked.gpu_type]
+    if body.gpu_type:
+        spec["gpuModels"] = [body.gpu_type]
     if memory:
         spec["minMemory"] = f"{memory}Mi"
     return {
@@ -225,12 +225,12 @@ def _manifest(parts: Parts, asked: Allocate, name: str) -> Json:
     }
 
 
-async def settled(parts: Parts, made: ShownJob, *, revision: int = 0) -> ShownJob:
+async def wait_until_settled(parts: Parts, made: ShownJob, *, revision: int = 0) -> ShownJob:
     """Wait until the job runs with this revision or has ended, for a limited time; return it."""
     ends = time.monotonic() + WAIT_SECONDS
     job = made
     while time.monotonic() < ends and not _is_settled(job, revision):
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
         seen = parts.model.jobs.by_key.get(made.key)
         # The watch may not know yet that an earlier job of that name is gone.
         if seen is not None and seen.metadata.uid == made.metadata.uid:
@@ -246,7 +246,7 @@ def _is_running(job: ShownJob, revision: int) -> bool:
     return job.status.phase == "Running" and job.status.revision >= revision
 
 
-def view(parts: Parts, job: ShownJob) -> Allocation:
+def allocation_view(parts: Parts, job: ShownJob) -> Allocation:
     """Return a job in the form of an allocation."""
     is_leaving = job.metadata.deletion_timestamp is not None
     runs = _is_running(job, job.spec.revision) and not is_leaving
@@ -269,6 +269,6 @@ def view(parts: Parts, job: ShownJob) -> Allocation:
             environment={"CUDA_VISIBLE_DEVICES": ",".join(first.device_uuids)} if first else {},
         ),
         phase=job.status.phase,
-        message="it is being given back" if is_leaving else job.status.message,
+        message="it is being released" if is_leaving else job.status.message,
         expires=job.ends_at,
     )

@@ -11,11 +11,11 @@ from litestar.params import QueryParameter
 
 import gpupack_placement as core
 from gpupack_apiserver import problems
-from gpupack_apiserver.errors import CallWrong
+from gpupack_apiserver.errors import CallInvalid
 from gpupack_apiserver.history import Sample
 from gpupack_apiserver.node_views import NodeView, Totals
 from gpupack_apiserver.patterns import MODEL
-from gpupack_apiserver.routes.parts import PREFIX, Call, shown_of
+from gpupack_apiserver.routes.parts import PREFIX, Call, shared_parts_of
 
 MAX_LISTED: Final = 5000
 
@@ -23,16 +23,16 @@ MAX_LISTED: Final = 5000
 GpuType = Annotated[
     str,
     QueryParameter(
-        description="Model, as people write it: V100, A100-80GB.", max_length=64, pattern=MODEL
+        description="GPU model, such as V100 or A100-80GB.", max_length=64, pattern=MODEL
     ),
 ]
 MinMemory = Annotated[
-    float, QueryParameter(description="GB (10^9 bytes) of each GPU.", ge=0, le=100_000)
+    float, QueryParameter(description="Minimum GB (10^9 bytes) of a GPU.", ge=0, le=100_000)
 ]
-Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_LISTED)]
+Limit = Annotated[int, QueryParameter(description="Maximum entries.", ge=1, le=MAX_LISTED)]
 After = Annotated[
     str,
-    QueryParameter(description="Those after this name: next of the answer before.", max_length=253),
+    QueryParameter(description="`next` of the previous page.", max_length=253),
 ]
 
 
@@ -88,12 +88,12 @@ class Health(msgspec.Struct, frozen=True):
 
 @get(f"{PREFIX}/status", tags=["cluster"], responses=problems.REFUSALS)
 async def status(request: Call, state: State) -> Status:
-    """Tell what is free and what is given out.
+    """Return free and allocated GPUs.
 
-    Nodes are listed that have whole GPUs free and are ready.
+    `available_nodes` lists the ready nodes with a GPU that is free as a whole.
     """
-    parts = shown_of(state)
-    await parts.viewer(request)
+    parts = shared_parts_of(state)
+    await parts.require_viewer(request)
     totals: Totals = parts.nodes.totals()
     available = [
         AvailableNode(
@@ -126,8 +126,8 @@ async def nodes(
     after: After = "",
 ) -> Nodes:
     """List nodes with their GPUs."""
-    parts = shown_of(state)
-    await parts.viewer(request)
+    parts = shared_parts_of(state)
+    await parts.require_viewer(request)
     _require_model(gpu_type)
     found = [
         each
@@ -140,17 +140,17 @@ async def nodes(
 
 @get(f"{PREFIX}/monitoring", tags=["cluster"], responses=problems.REFUSALS)
 async def monitoring(request: Call, state: State) -> Monitoring:
-    """Tell the figures of now, and of the last hour as this process saw it."""
-    parts = shown_of(state)
-    await parts.viewer(request)
+    """Return the present figures, and those of the last hour as this process recorded them."""
+    parts = shared_parts_of(state)
+    await parts.require_viewer(request)
     samples = list(parts.history.samples)
     return Monitoring(samples[-1] if samples else None, samples, parts.history.seconds)
 
 
 @get(f"{PREFIX}/health", tags=["health"], security=[{}], responses=problems.WRONG)
 async def health(state: State) -> Health:
-    """Tell whether the state of the cluster is known; asks for no token and says nothing else."""
-    missing = shown_of(state).model.missing()
+    """Return whether the cluster's state is known; needs no token."""
+    missing = shared_parts_of(state).model.missing()
     return Health("stale" if missing else "ok", missing)
 
 
@@ -161,8 +161,8 @@ async def health(state: State) -> Health:
     responses=problems.STALE | problems.WRONG,
 )
 async def ready(state: State) -> Health:
-    """Tell the same; 503 while the cluster's state is not known."""
-    shown_of(state).model.require_fresh()
+    """Return 200 where the cluster's state is known, else 503."""
+    shared_parts_of(state).model.require_fresh()
     return Health("ok")
 
 
@@ -172,7 +172,7 @@ def _require_model(gpu_type: str) -> None:
     try:
         core.require_model(gpu_type)
     except core.Invalid as error:
-        raise CallWrong("gpu_type", gpu_type, f"name a model such as V100 ({error})") from error
+        raise CallInvalid("gpu_type", gpu_type, f"name a model such as V100 ({error})") from error
 
 
 def _has(node: NodeView, gpu_type: str, memory_gb: float) -> bool:

@@ -23,12 +23,12 @@ class Reloaded(msgspec.Struct, frozen=True):
     responses=problems.REFUSALS | problems.MISSING | problems.UNUSABLE,
 )
 async def reload(request: Call, state: State) -> Reloaded:
-    """Read the configuration file anew, now; the server looks at it every ten seconds anyhow.
+    """Read the configuration file again; the server also checks it every ten seconds.
 
-    A file that cannot be used changes nothing, and is answered 422 with field, value and fix.
+    A file that is not valid changes nothing, and is answered 422 with field, value and fix.
     """
     parts = parts_of(state)
-    user = await parts.user(request)
+    user = await parts.authenticate(request)
     token_of(request)
     await parts.rights.require_administrator(user)
     return Reloaded(parts.config.reload())

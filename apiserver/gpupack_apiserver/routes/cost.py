@@ -23,7 +23,7 @@ from litestar.params import QueryParameter
 
 from gpupack_apiserver import problems
 from gpupack_apiserver.cost_views import Costs
-from gpupack_apiserver.errors import CallWrong
+from gpupack_apiserver.errors import CallInvalid
 from gpupack_apiserver.routes.jobs import Namespace
 from gpupack_apiserver.routes.parts import PREFIX
 from gpupack_cost import Group
@@ -35,8 +35,8 @@ MAX_LISTED: Final = 20_000
 CSV: Final = "text/csv"
 
 BURST: Final = 10
-SECONDS: Final = 1.0
-"""Ten questions of a user at once, then one a second: an answer takes up to a tenth of a second."""
+SECONDS_PER_QUERY: Final = 1.0
+"""Ten queries of a user at once, then one a second: an answer takes up to a tenth of a second."""
 
 Call = Request[Any, Any, State]
 
@@ -48,8 +48,8 @@ class Format(enum.StrEnum):
     CSV = "csv"
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A question about cost."""
+class CostQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """A cost query."""
 
     since: dt.datetime | None
     until: dt.datetime | None
@@ -60,20 +60,20 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     after: str
 
 
-def questions() -> TokenBuckets:
-    """Return the limit of each user's questions, for the cost service and for each forwarder."""
-    return TokenBuckets(burst=BURST, seconds=SECONDS, clock=time.monotonic)
+def query_limits() -> TokenBuckets:
+    """Return the limit of each user's queries, for the cost service and for each forwarder."""
+    return TokenBuckets(burst=BURST, seconds=SECONDS_PER_QUERY, clock=time.monotonic)
 
 
-class CostDesk(Protocol):
+class CostBackend(Protocol):
     """A source of answers: the cost service itself, or a forwarder."""
 
-    async def answer(self, call: Call, asked: Asked) -> Response[bytes]:
-        """Return the answer; raises Denied, NotReady, CallWrong, Missing, KubeError."""
+    async def answer(self, call: Call, query: CostQuery) -> Response[bytes]:
+        """Return the answer; raises Denied, NotReady, CallInvalid, Missing, KubeError."""
 
 
 @dataclasses.dataclass
-class CsvToo(Operation):
+class CsvOperation(Operation):
     """An operation whose answer is described as JSON and may be CSV."""
 
     def __post_init__(self) -> None:
@@ -89,33 +89,33 @@ Since = Annotated[
     str | None,
     QueryParameter(
         format="date-time",
-        description="From this hour on (UTC where no zone is named); 30 days ago.",
+        description="Start, rounded to the hour (UTC without a zone); default: 30 days ago.",
     ),
 ]
 Until = Annotated[
     str | None,
-    QueryParameter(format="date-time", description="Up to the end of this hour; now."),
+    QueryParameter(format="date-time", description="End, rounded up to the hour; default: now."),
 ]
-GroupBy = Annotated[Group, QueryParameter(description="What makes a row.")]
+GroupBy = Annotated[Group, QueryParameter(description="Grouping of the rows.")]
 AsFormat = Annotated[Format, QueryParameter(description="json, or csv for a spreadsheet.")]
-Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_LISTED)]
+Limit = Annotated[int, QueryParameter(description="Maximum rows.", ge=1, le=MAX_LISTED)]
 After = Annotated[
     str,
-    QueryParameter(description="Those after this one: next of the answer before.", max_length=512),
+    QueryParameter(description="`next` of the previous page.", max_length=512),
 ]
 
 
 @get(
     f"{PREFIX}/cost",
     tags=["cost"],
-    operation_class=CsvToo,
+    operation_class=CsvOperation,
     responses=problems.REFUSALS
     | problems.MISSING
     | {
         200: ResponseSpec(
             Costs,
             generate_examples=False,
-            description="What was held; with format=csv the rows as text/csv.",
+            description="Usage and cost; with format=csv the rows as text/csv.",
             media_type=MediaType.JSON,
         )
     },
@@ -132,23 +132,23 @@ async def cost(  # noqa: PLR0913 - the call has this many parameters
     limit: Limit = 5000,
     after: After = "",
 ) -> Response[bytes]:
-    """Tell GPU-hours, energy and cost of a period."""
-    desk: CostDesk = state["cost"]
-    asked = Asked(
-        since=_moment("since", since),
-        until=_moment("until", until),
+    """Return GPU-hours, energy and cost of a period."""
+    backend: CostBackend = state["cost"]
+    query = CostQuery(
+        since=_parse_time("since", since),
+        until=_parse_time("until", until),
         group_by=group_by,
         namespace=namespace,
         format=format,
         limit=limit,
         after=after,
     )
-    return await desk.answer(request, asked)
+    return await backend.answer(request, query)
 
 
-def _moment(field: str, text: str | None) -> dt.datetime | None:
-    """Parse a time in RFC 3339; raises CallWrong."""
+def _parse_time(field: str, text: str | None) -> dt.datetime | None:
+    """Parse a time in RFC 3339; raises CallInvalid."""
     try:
         return None if text is None else msgspec.convert(text, dt.datetime)
     except msgspec.ValidationError as error:
-        raise CallWrong(field, text, "write a moment as 2026-11-01T08:00:00Z") from error
+        raise CallInvalid(field, text, "write a time such as 2026-11-01T08:00:00Z") from error

@@ -13,7 +13,7 @@ from litestar.types import ASGIApp
 from gpupack_apiserver import problems
 from gpupack_apiserver.events.stream import Events, EventStream
 from gpupack_apiserver.events.visibility import Visibility
-from gpupack_apiserver.rights import who_counts
+from gpupack_apiserver.rights import rate_limit_key
 from gpupack_apiserver.routes.jobs import Namespace
 from gpupack_apiserver.routes.parts import PREFIX, Call, caller_of, parts_of
 
@@ -24,11 +24,11 @@ NOT_COMPRESSED: Final = "compresses_itself"
 """Option of a call whose answer the application does not compress."""
 
 Full = Annotated[
-    bool, QueryParameter(description="Begin with all there is; else what changes from now on.")
+    bool, QueryParameter(description="Start with the complete state; else only later changes.")
 ]
 Seconds = Annotated[
     int,
-    QueryParameter(description="End after so many; 0: never.", ge=0, le=MAX_SECONDS),
+    QueryParameter(description="Seconds until the stream ends; 0: never.", ge=0, le=MAX_SECONDS),
 ]
 
 
@@ -39,11 +39,11 @@ class Event(msgspec.Struct, frozen=True):
     data: str
 
 
-TOLD: Final = {
+EVENTS_RESPONSE: Final = {
     200: ResponseSpec(
         Event,
         generate_examples=False,
-        description="Server-sent events, each of this kind.",
+        description="Server-sent events of this schema.",
         media_type=EVENT_STREAM,
     )
 }
@@ -52,7 +52,7 @@ TOLD: Final = {
 @get(
     f"{PREFIX}/events",
     tags=["cluster"],
-    responses=TOLD | problems.REFUSALS,
+    responses=EVENTS_RESPONSE | problems.REFUSALS,
     opt={NOT_COMPRESSED: True},
 )
 async def events(
@@ -62,22 +62,24 @@ async def events(
     full: Full = False,  # noqa: FBT002 - a parameter of the query
     seconds: Seconds = 0,
 ) -> ASGIApp:
-    """Tell what changes, at most once a second, as server-sent events.
+    """Stream changes, at most once a second, as server-sent events.
 
     `cluster`: figures as `GET status` has them. `nodes`: `{"changed": [...], "removed": [NAME]}`.
     `jobs`: `{"changed": [...], "removed": [{"namespace", "name"}]}`, of the namespaces whose
     GPUJobs the caller may list. `bye`: why the stream ends. Nodes and figures of the cluster are
-    told to whoever may see it as a whole.
+    sent to callers that may see the whole cluster.
     """
     parts = parts_of(state)
-    user, caller = await parts.user(request), caller_of(request)
-    place = parts.streams.take(who=who_counts(user), peer=caller.address)
-    seen = Visibility(parts.rights, caller, user, asked=namespace)
+    user, caller = await parts.authenticate(request), caller_of(request)
+    slot = parts.streams.take(user=rate_limit_key(user), address=caller.address)
+    visibility = Visibility(parts.rights, caller, user, namespace=namespace)
     try:
-        await seen.begin({key[0] for key in parts.model.jobs.by_key})
+        await visibility.check_all({key[0] for key in parts.model.jobs.by_key})
     except Exception:
-        place.free()
+        slot.release()
         raise
-    told = Events(parts.feed, parts.frames, seen, parts.model.missing, full=full, seconds=seconds)
+    content = Events(
+        parts.feed, parts.frames, visibility, parts.model.missing, full=full, seconds=seconds
+    )
     gzip = "gzip" in request.headers.get("accept-encoding", "")
-    return EventStream(told, place, gzip=gzip)
+    return EventStream(content, slot, gzip=gzip)

@@ -9,7 +9,7 @@ from litestar.datastructures import State
 
 from gpupack_apiserver import problems
 from gpupack_apiserver.errors import Missing
-from gpupack_apiserver.holders import HolderView, holder_view, holds_of
+from gpupack_apiserver.holders import HolderView, holder_view, pod_holds
 from gpupack_apiserver.routes.jobs import OneName, OneNamespace
 from gpupack_apiserver.routes.others import (
     JobRef,
@@ -75,20 +75,20 @@ class Explanation(msgspec.Struct, frozen=True):
 async def explain(
     request: Call, state: State, namespace: OneNamespace, name: OneName
 ) -> Explanation:
-    """Tell what a GPUJob waits for, and what would help."""
+    """Explain why a GPUJob waits, and what would help."""
     parts = parts_of(state)
-    user, job = await parts.job_of(request, namespace, name)
-    onlooker, status = parts.model.onlooker, job.status
-    onlooker.follow()
-    attempt = onlooker.attempt(job.metadata.uid)
+    user, job = await parts.find_job(request, namespace, name)
+    queue_copy, status = parts.model.queue_copy, job.status
+    queue_copy.follow()
+    attempt = queue_copy.attempt(job.metadata.uid)
     if attempt is None:
         return Explanation(
             phase=status.phase,
             reason=status.reason,
-            message=onlooker.obstacle(job.metadata.uid) or status.message,
-            waiting=len(onlooker.admissions.queue),
+            message=queue_copy.obstacle(job.metadata.uid) or status.message,
+            waiting=len(queue_copy.admissions.queue),
         )
-    return await _queued(parts, user, namespace, job_id(attempt), status.phase)
+    return await _explain_queued(parts, user, namespace, job_id(attempt), status.phase)
 
 
 @get(
@@ -99,56 +99,58 @@ async def explain(
 async def explain_pod(
     request: Call, state: State, namespace: OneNamespace, name: OneName
 ) -> Explanation:
-    """Tell what a standalone pod in the queue waits for, or where a pod is that has a node."""
+    """Explain why a standalone pod waits, or return the node and GPUs of a bound pod."""
     parts = parts_of(state)
-    user = await parts.user(request)
+    user = await parts.authenticate(request)
     await parts.rights.require_namespace(user, "pods", namespace)
-    onlooker = parts.model.onlooker
-    onlooker.follow()
-    pod = _gated(parts, namespace, name)
+    queue_copy = parts.model.queue_copy
+    queue_copy.follow()
+    pod = _find_gated(parts, namespace, name)
     if pod is None:
-        return _placed(parts, namespace, name)
+        return _explain_placed(parts, namespace, name)
     job = pod_id(pod.metadata.uid)
-    if job not in onlooker.admissions.queue.state.pending:
+    if job not in queue_copy.admissions.queue.state.pending:
         return Explanation(
             phase="Pending",
             reason="QueueFull",
-            message=onlooker.admissions.obstacle_of_pod(pod.metadata.uid),
-            waiting=len(onlooker.admissions.queue),
+            message=queue_copy.admissions.obstacle_of_pod(pod.metadata.uid),
+            waiting=len(queue_copy.admissions.queue),
         )
-    return await _queued(parts, user, namespace, job, "Pending")
+    return await _explain_queued(parts, user, namespace, job, "Pending")
 
 
-def _gated(parts: Parts, namespace: str, name: str) -> objects.Pod | None:
+def _find_gated(parts: Parts, namespace: str, name: str) -> objects.Pod | None:
     gated = parts.model.ledger.pods.gated.values()
     return next((pod for pod in gated if pod.key == (namespace, name)), None)
 
 
-def _placed(parts: Parts, namespace: str, name: str) -> Explanation:
+def _explain_placed(parts: Parts, namespace: str, name: str) -> Explanation:
     """Return the place of a bound pod; raises Missing."""
     model = parts.model
-    there = model.ledger.claims.pods.values()
-    found = (pod for pod in there if (pod.namespace, pod.name) == (namespace, name))
+    pods = model.ledger.claims.pods.values()
+    found = (pod for pod in pods if (pod.namespace, pod.name) == (namespace, name))
     pod = next((pod for pod in found if pod.state in _ON_A_NODE), None)
     if pod is None:
         raise Missing(f"no pod {namespace}/{name} waits in the queue or has a node")
     node = str(pod.placement.node)
-    held = holds_of(pod, model.ledger, model.jobs.by_key)
+    held = pod_holds(pod, model.ledger, model.jobs.by_key)
     return Explanation(
         phase="Scheduled",
         reason="Scheduled",
         message=f"the pod is on node {node}",
-        waiting=len(model.onlooker.admissions.queue),
+        waiting=len(model.queue_copy.admissions.queue),
         node=node,
         holds=[holder_view(each, model.ledger) for each in held],
     )
 
 
-async def _queued(parts: Parts, user: User, own: str, job: JobId, phase: str) -> Explanation:
+async def _explain_queued(
+    parts: Parts, user: User, own: str, job: JobId, phase: str
+) -> Explanation:
     """Explain a job or pod in the queue."""
-    onlooker = parts.model.onlooker
+    queue_copy = parts.model.queue_copy
     found = await parts.questions.answer(
-        user, lambda: prepare_explain(onlooker), lambda copy: copy.explain(job)
+        user, lambda: prepare_explain(queue_copy), lambda copy: copy.explain(job)
     )
     named, hidden = await named_and_hidden(parts, user, own, found.ahead)
     wait = found.wait

@@ -10,18 +10,18 @@ from litestar.datastructures import State
 from litestar.params import QueryParameter
 
 from gpupack_apiserver import problems
-from gpupack_apiserver.holders import HolderView, holder_view, holds
+from gpupack_apiserver.holders import HolderView, holder_view, list_holds
 from gpupack_apiserver.rights import PODS
 from gpupack_apiserver.routes.jobs import Namespace
 from gpupack_apiserver.routes.parts import PREFIX, Call, parts_of
 
 MAX_LISTED: Final = 5000
 
-Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_LISTED)]
-Node = Annotated[str, QueryParameter(description="On this node alone.", max_length=253)]
+Limit = Annotated[int, QueryParameter(description="Maximum entries.", ge=1, le=MAX_LISTED)]
+Node = Annotated[str, QueryParameter(description="Only this node.", max_length=253)]
 After = Annotated[
     str,
-    QueryParameter(description="Those after this one: next of the answer before.", max_length=400),
+    QueryParameter(description="`next` of the previous page.", max_length=400),
 ]
 
 
@@ -43,13 +43,13 @@ async def holders(
 ) -> Holders:
     """List pods with the GPUs that they hold, one entry for each GPU or share of one."""
     parts = parts_of(state)
-    user = await parts.user(request)
-    found = holds(parts.model.ledger, parts.model.jobs.by_key)
+    user = await parts.authenticate(request)
+    found = list_holds(parts.model.ledger, parts.model.jobs.by_key)
     known = [each for each in found if node in ("", each.node)]
     seen = await parts.rights.visible(
-        user, PODS, asked=namespace, there=(each.namespace for each in known)
+        user, PODS, namespace=namespace, existing=(each.namespace for each in known)
     )
-    mine = (each for each in known if each.namespace in seen and each.mark > after)
-    first = heapq.nsmallest(limit + 1, mine, key=lambda each: each.mark)
+    mine = (each for each in known if each.namespace in seen and each.cursor > after)
+    first = heapq.nsmallest(limit + 1, mine, key=lambda each: each.cursor)
     shown = [holder_view(each, parts.model.ledger) for each in first[:limit]]
-    return Holders(shown, first[limit - 1].mark if len(first) > limit else "")
+    return Holders(shown, first[limit - 1].cursor if len(first) > limit else "")

@@ -11,7 +11,7 @@ from litestar.datastructures import State
 from litestar.params import PathParameter, QueryParameter
 
 from gpupack_apiserver import problems
-from gpupack_apiserver.errors import CallWrong
+from gpupack_apiserver.errors import CallInvalid
 from gpupack_apiserver.job_views import (
     AttemptView,
     JobView,
@@ -36,23 +36,23 @@ MAX_LISTED: Final = 5000
 Namespace = Annotated[
     str,
     QueryParameter(
-        description="Of this namespace alone; empty: of all that the caller may see.",
+        description="Only this namespace; empty: all that the caller may see.",
         max_length=63,
         pattern=NAME_OR_EMPTY,
     ),
 ]
 OneNamespace = Annotated[
     str,
-    PathParameter(description="Its namespace.", max_length=63, pattern=NAME),
+    PathParameter(description="Namespace of the object.", max_length=63, pattern=NAME),
 ]
 OneName = Annotated[
-    str, PathParameter(description="Its name.", max_length=253, pattern=DOTTED_NAME)
+    str, PathParameter(description="Name of the object.", max_length=253, pattern=DOTTED_NAME)
 ]
-PhaseFilter = Annotated[Phase | None, QueryParameter(description="In this phase alone.")]
-Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_LISTED)]
+PhaseFilter = Annotated[Phase | None, QueryParameter(description="Only jobs in this phase.")]
+Limit = Annotated[int, QueryParameter(description="Maximum entries.", ge=1, le=MAX_LISTED)]
 After = Annotated[
     str,
-    QueryParameter(description="Those after this one: next of the answer before.", max_length=400),
+    QueryParameter(description="`next` of the previous page.", max_length=400),
 ]
 
 
@@ -109,18 +109,18 @@ async def jobs(
 ) -> Jobs:
     """List GPUJobs."""
     if after and "/" not in after:
-        raise CallWrong("after", after, "send `next` of the answer before, unchanged")
+        raise CallInvalid("after", after, "send `next` of the answer before, unchanged")
     visible = await _visible(request, state, namespace)
     wanted = [
         job
         for job in visible.jobs
-        if (phase is None or job.status.phase == phase) and _mark(job) > after
+        if (phase is None or job.status.phase == phase) and _cursor(job) > after
     ]
-    wanted.sort(key=_mark)
+    wanted.sort(key=_cursor)
     shown = wanted[:limit]
     return Jobs(
         [job_view(each) for each in shown],
-        next=_mark(shown[-1]) if len(wanted) > limit else "",
+        next=_cursor(shown[-1]) if len(wanted) > limit else "",
         may_list=visible.may_list,
     )
 
@@ -133,7 +133,7 @@ async def jobs(
 async def job(request: Call, state: State, namespace: OneNamespace, name: OneName) -> JobDetail:
     """Show one GPUJob."""
     parts = parts_of(state)
-    user, found = await parts.job_of(request, namespace, name)
+    user, found = await parts.find_job(request, namespace, name)
     ledger = parts.model.ledger
     may_list = await parts.rights.may_list(user, "pods", namespace)
     pods = pod_names(ledger, found) if may_list else {}
@@ -145,11 +145,11 @@ async def job(request: Call, state: State, namespace: OneNamespace, name: OneNam
 async def queue(
     request: Call, state: State, namespace: Namespace = "", limit: Limit = 200, after: After = ""
 ) -> Queue:
-    """List GPUJobs and standalone pods that wait for GPUs, and why."""
+    """List pending GPUJobs and standalone pods, and why they wait."""
     place, parts = QueueCursor.read(after) if after else None, parts_of(state)
     visible = await _visible(request, state, namespace)
     pods_of = await _pods_of(parts, visible.user, namespace)
-    positions = parts.model.positions.now()
+    positions = parts.model.positions.by_job()
     waiting = [
         *waiting_jobs(parts.model, visible.jobs, positions),
         *waiting_pods(parts.model, pods_of, positions),
@@ -166,10 +166,10 @@ async def queue(
 
 async def _visible(request: Call, state: State, namespace: str) -> Visible:
     parts = parts_of(state)
-    user = await parts.user(request)
+    user = await parts.authenticate(request)
     known = parts.model.jobs.by_key
     there = {key[0] for key in known}
-    seen = set(await parts.rights.visible(user, "gpujobs", asked=namespace, there=there))
+    seen = set(await parts.rights.visible(user, "gpujobs", namespace=namespace, existing=there))
     jobs = [job for key, job in known.items() if key[0] in seen]
     return Visible(user, jobs, may_list=not sees_nowhere(user, seen, there))
 
@@ -182,8 +182,8 @@ async def _pods_of(parts: Parts, user: User, namespace: str) -> Collection[str]:
         return {namespace} if allowed else ()
     if not there:
         return ()
-    return set(await parts.rights.visible(user, "pods", asked="", there=there))
+    return set(await parts.rights.visible(user, "pods", namespace="", existing=there))
 
 
-def _mark(job: ShownJob) -> str:
+def _cursor(job: ShownJob) -> str:
     return "/".join(job.key)

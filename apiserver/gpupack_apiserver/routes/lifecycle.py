@@ -9,7 +9,7 @@ from litestar.datastructures import State
 from litestar.params import Body
 
 from gpupack_apiserver import problems
-from gpupack_apiserver.errors import CallWrong
+from gpupack_apiserver.errors import CallInvalid
 from gpupack_apiserver.patterns import NAME_OR_EMPTY
 from gpupack_apiserver.routes.allocations import IdempotencyKey
 from gpupack_apiserver.routes.jobs import OneName, OneNamespace
@@ -34,7 +34,7 @@ class Rerun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, msgspec.Meta(max_length=MAX_JOB_NAME, pattern=NAME_OR_EMPTY)] = ""
 
 
-AskedRerun = Annotated[Rerun, Body(schema_extra={"additionalProperties": False})]
+RerunBody = Annotated[Rerun, Body(schema_extra={"additionalProperties": False})]
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Changed(msgspec.Struct, frozen=True):
     responses=problems.WRITES | problems.MISSING,
 )
 async def suspend(request: Call, state: State, namespace: OneNamespace, name: OneName) -> Changed:
-    """Stop a GPUJob and give its GPUs back, until it is resumed."""
+    """Stop a GPUJob and release its GPUs, until it is resumed."""
     _, api = await _caller(request, state)
     return await _set(api, namespace, name, suspended=True)
 
@@ -64,7 +64,7 @@ async def suspend(request: Call, state: State, namespace: OneNamespace, name: On
     responses=problems.WRITES | problems.MISSING,
 )
 async def resume(request: Call, state: State, namespace: OneNamespace, name: OneName) -> Changed:
-    """Let a GPUJob that is suspended wait for GPUs again."""
+    """Put a suspended GPUJob back into the queue."""
     _, api = await _caller(request, state)
     return await _set(api, namespace, name, suspended=False)
 
@@ -80,10 +80,10 @@ async def rerun(
     state: State,
     namespace: OneNamespace,
     name: OneName,
-    data: AskedRerun,
+    data: RerunBody,
     key: IdempotencyKey = "",
 ) -> Changed:
-    """Make a new GPUJob of the same spec as one that has ended."""
+    """Create a GPUJob of the same spec as one that has ended."""
     user, api = await _caller(request, state)
     identity = f"{user.username}\0{key}" if key else ""
     try:
@@ -91,17 +91,17 @@ async def rerun(
             api, name, namespace=namespace, new_name=data.name, identity=identity
         )
     except LifecycleRefused as error:
-        raise CallWrong("name", name, str(error)) from error
+        raise CallInvalid("name", name, str(error)) from error
     except AlreadyExists as error:
-        fix = f"take another: GPUJob {namespace}/{data.name} exists"
-        raise CallWrong("name", data.name, fix) from error
+        fix = f"use another: GPUJob {namespace}/{data.name} exists"
+        raise CallInvalid("name", data.name, fix) from error
     return Changed(namespace, made.metadata.name, made.spec.suspend)
 
 
 async def _caller(request: Call, state: State) -> tuple[User, Api]:
     """Return the caller, and the API server with the caller's token."""
     parts = parts_of(state)
-    user = await parts.user(request)
+    user = await parts.authenticate(request)
     return user, parts.api.on_behalf(token_of(request))
 
 
@@ -109,5 +109,5 @@ async def _set(api: Api, namespace: str, name: str, *, suspended: bool) -> Chang
     try:
         job = await lifecycle.set_suspended(api, name, namespace=namespace, suspended=suspended)
     except LifecycleRefused as error:
-        raise CallWrong("name", name, str(error)) from error
+        raise CallInvalid("name", name, str(error)) from error
     return Changed(namespace, name, bool(job.spec.get("suspend")))

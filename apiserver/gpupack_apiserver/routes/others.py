@@ -28,7 +28,7 @@ def estimated_wait_seconds(parts: Parts, found: Answer) -> float | None:
     by = latest_start(found.wait.start) if found.wait else None
     if by is None:
         return None
-    return round(max(by.at - parts.model.onlooker.admissions.now(), 0.0), 1)
+    return round(max(by.at - parts.model.queue_copy.admissions.now(), 0.0), 1)
 
 
 async def named_and_hidden(
@@ -36,7 +36,7 @@ async def named_and_hidden(
 ) -> tuple[list[JobRef], int]:
     """Return those that the caller may list, and the number of others."""
     jobs = await _visible(parts, user, "gpujobs", own, (e.namespace for e in found if not e.is_pod))
-    pods = await parts.rights.among(user, "pods", {e.namespace for e in found if e.is_pod})
+    pods = await parts.rights.visible_among(user, "pods", {e.namespace for e in found if e.is_pod})
     named = [
         JobRef(each.namespace, each.name, "Pod" if each.is_pod else "GPUJob")
         for each in found
@@ -51,8 +51,8 @@ async def _visible(
 ) -> Collection[str]:
     """Return visible namespaces, the caller's own first: of many, only some are checked."""
     others = set(there)
-    mine = await parts.rights.among(user, kind, others & {own})
-    return {*mine, *await parts.rights.among(user, kind, others - {own})}
+    mine = await parts.rights.visible_among(user, kind, others & {own})
+    return {*mine, *await parts.rights.visible_among(user, kind, others - {own})}
 
 
 async def would_help(parts: Parts, user: User, own: str, found: Answer) -> list[str]:
@@ -65,10 +65,10 @@ async def would_help(parts: Parts, user: User, own: str, found: Answer) -> list[
     hidden = [each for each in borrowed if each.tenant not in seen]
     more = len(named) - MAX_NAMED
     left_out = [f"{more} more namespaces give back what they borrowed"] if more > 0 else []
-    return [*found.wait.remedies, *named[:MAX_NAMED], *left_out, *_of_others(hidden)]
+    return [*found.wait.remedies, *named[:MAX_NAMED], *left_out, *_hidden_sums(hidden)]
 
 
-def _of_others(borrowed: Collection[Borrowed]) -> Iterable[str]:
+def _hidden_sums(borrowed: Collection[Borrowed]) -> Iterable[str]:
     """Yield sums by model, without the namespaces' names."""
     sums: dict[str, float] = {}
     for each in borrowed:

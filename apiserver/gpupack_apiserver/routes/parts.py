@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts that all calls need; `Shown` has those for calls that one machine also serves."""
+"""The parts that all calls need; `SharedParts`: those for calls that one machine also serves."""
 
 import dataclasses
 from typing import Any, Final, Protocol
@@ -34,7 +34,7 @@ PREFIX = "/api/v1/gpu"
 TOKEN_HEADER: Final = "Gpupack-Authorization"  # noqa: S105 - the name of a header
 """A header like Authorization, which a proxy such as the API server's removes (ADR 77)."""
 
-MAX_AT_ONCE: Final = 64
+MAX_DIRECT_WORKERS: Final = 64
 """Maximum workers placed directly, in some milliseconds among 5,000 nodes; more use a thread."""
 
 Plan = tuple[core.Placement, ...] | core.Refusal
@@ -42,7 +42,7 @@ Plan = tuple[core.Placement, ...] | core.Refusal
 Call = Request[Any, Any, State]
 
 
-class Whose(msgspec.Struct, frozen=True):
+class WorkerRef(msgspec.Struct, frozen=True):
     """A worker of an allocation or GPUJob (NAMESPACE/NAME) that a process belongs to."""
 
     allocation: str
@@ -64,7 +64,7 @@ class Model(Protocol):
         """Refuse to answer from data that may be old; raises NotReady."""
 
 
-class Shown(Protocol):
+class SharedParts(Protocol):
     """The parts for a call that needs no cluster."""
 
     @property
@@ -83,16 +83,16 @@ class Shown(Protocol):
     def registry(self) -> CollectorRegistry:
         """Registry of the metrics."""
 
-    async def scraper(self, call: Call) -> None:
+    async def require_metrics_access(self, call: Call) -> None:
         """Refuse unless the caller may get /metrics; raises Denied, KubeError."""
 
-    async def viewer(self, call: Call) -> User:
+    async def require_viewer(self, call: Call) -> User:
         """Return a caller that may see all nodes; raises Denied, NotReady, KubeError."""
 
-    async def planned(self, user: User, gang: core.Gang) -> Plan:
+    async def plan(self, user: User, gang: core.Gang) -> Plan:
         """Return where a gang would be placed now; raises Denied."""
 
-    async def process_of(self, call: Call, whose: Whose) -> PlacedProcess:
+    async def find_process(self, call: Call, worker: WorkerRef) -> PlacedProcess:
         """Return a process's data; raises Denied, NotReady, KubeError, Missing, SetupInvalid."""
 
 
@@ -116,51 +116,51 @@ class Parts:
     registry: CollectorRegistry = dataclasses.field(default_factory=CollectorRegistry)
     """Registry of the metrics."""
 
-    async def user(self, call: Call) -> User:
+    async def authenticate(self, call: Call) -> User:
         """Return the caller, once the state is known; raises Denied, NotReady, KubeError."""
-        user = await self.rights.known(caller_of(call))
+        user = await self.rights.authenticate(caller_of(call))
         self.model.require_fresh()
         return user
 
-    async def scraper(self, call: Call) -> None:
+    async def require_metrics_access(self, call: Call) -> None:
         """Refuse unless the caller may get /metrics; raises Denied, KubeError."""
         await self.rights.require_path(caller_of(call), call.url.path)
 
-    async def viewer(self, call: Call) -> User:
+    async def require_viewer(self, call: Call) -> User:
         """Return a caller that may see the whole cluster; raises Denied, NotReady, KubeError."""
-        user = await self.user(call)
+        user = await self.authenticate(call)
         await self.rights.require_cluster(user)
         return user
 
-    async def job_of(self, call: Call, namespace: str, name: str) -> tuple[User, ShownJob]:
+    async def find_job(self, call: Call, namespace: str, name: str) -> tuple[User, ShownJob]:
         """Return the caller and the GPUJob; raises Denied, NotReady, KubeError, Missing."""
-        user = await self.user(call)
+        user = await self.authenticate(call)
         await self.rights.require_namespace(user, "gpujobs", namespace)
         job = self.model.jobs.by_key.get((namespace, name))
         if job is None:
             raise Missing(f"there is no GPUJob {namespace}/{name}")
         return user, job
 
-    async def planned(self, user: User, gang: core.Gang) -> Plan:
+    async def plan(self, user: User, gang: core.Gang) -> Plan:
         """Return where a gang would be placed now; raises Denied after too many questions."""
         cluster, policy = self.model.cluster, self.model.policy()
-        if gang.workers <= MAX_AT_ONCE:
+        if gang.workers <= MAX_DIRECT_WORKERS:
             return core.plan_gang(cluster, gang, policy)
-        return await self.questions.of_cluster(
+        return await self.questions.answer_on_cluster(
             user, cluster, lambda copy: core.plan_gang(copy, gang, policy)
         )
 
-    async def process_of(self, call: Call, whose: Whose) -> PlacedProcess:
+    async def find_process(self, call: Call, worker: WorkerRef) -> PlacedProcess:
         """Return a process's data; raises Denied, NotReady, KubeError, Missing, SetupInvalid."""
-        user = await self.user(call)
-        namespace, _, name = (whose.allocation or whose.job).partition("/")
+        user = await self.authenticate(call)
+        namespace, _, name = (worker.allocation or worker.job).partition("/")
         await self.rights.require_namespace(user, "gpujobs", namespace)
         job = self.model.jobs.by_key.get((namespace, name))
-        if job is None or (whose.allocation and ALLOCATION not in job.metadata.labels):
-            kind = "allocation" if whose.allocation else "GPUJob"
+        if job is None or (worker.allocation and ALLOCATION not in job.metadata.labels):
+            kind = "allocation" if worker.allocation else "GPUJob"
             raise Missing(f"there is no {kind} {namespace}/{name}")
-        by_node = bool(whose.allocation)
-        return placed_process(job, self.model.cluster, worker=whose.worker, by_node=by_node)
+        by_node = bool(worker.allocation)
+        return placed_process(job, self.model.cluster, worker=worker.worker, by_node=by_node)
 
 
 def parts_of(state: State) -> Parts:
@@ -169,9 +169,9 @@ def parts_of(state: State) -> Parts:
     return found
 
 
-def shown_of(state: State) -> Shown:
+def shared_parts_of(state: State) -> SharedParts:
     """Return the parts of an application that may be one machine's."""
-    found: Shown = state["parts"]
+    found: SharedParts = state["parts"]
     return found
 
 

@@ -21,12 +21,10 @@ from gpupack_crds.kinds import GpuQuota
 DIGITS: Final = 3
 """Digits after the point: a thousandth of a GPU can be held."""
 
-Limit = Annotated[int, QueryParameter(description="At most so many.", ge=1, le=MAX_QUOTAS)]
+Limit = Annotated[int, QueryParameter(description="Maximum entries.", ge=1, le=MAX_QUOTAS)]
 After = Annotated[
     str,
-    QueryParameter(
-        description="Those after this namespace: next of the answer before.", max_length=63
-    ),
+    QueryParameter(description="`next` of the previous page.", max_length=63),
 ]
 
 
@@ -88,7 +86,7 @@ class History(msgspec.Struct, frozen=True):
 
 @get(f"{PREFIX}/quotas", tags=["jobs"], responses=problems.REFUSALS)
 async def quotas(request: Call, state: State, namespace: Namespace = "") -> Quotas:
-    """List GPUQuotas and their use."""
+    """List GPUQuotas and their usage."""
     visible = await _visible(parts_of(state), request, namespace)
     shown = [_quota(quota) for _, quota in sorted(visible.quotas.items())]
     return Quotas(shown, may_list=visible.may_list)
@@ -106,7 +104,7 @@ async def history(
     shown = wanted[:limit]
     return History(
         interval_seconds=kept.seconds,
-        timestamps=list(kept.moments),
+        timestamps=list(kept.timestamps),
         quotas=[_series(found[name], kept.by_namespace[name]) for name in shown],
         total=len(found),
         next=shown[-1] if len(wanted) > limit else "",
@@ -114,10 +112,10 @@ async def history(
 
 
 async def _visible(parts: Parts, request: Call, namespace: str) -> Visible:
-    user = await parts.user(request)
+    user = await parts.authenticate(request)
     items = parts.model.quotas.quotas.items
     there = {key[0] for key in items}
-    seen = await parts.rights.visible(user, "gpuquotas", asked=namespace, there=there)
+    seen = await parts.rights.visible(user, "gpuquotas", namespace=namespace, existing=there)
     found = {key[0]: items[key] for key in items if key[0] in seen}
     return Visible(found, may_list=not sees_nowhere(user, seen, there))
 

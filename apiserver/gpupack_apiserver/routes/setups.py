@@ -21,10 +21,10 @@ from gpupack.process_setup import (
     tensorflow_settings,
 )
 from gpupack_apiserver import problems
-from gpupack_apiserver.errors import CallWrong
+from gpupack_apiserver.errors import CallInvalid
 from gpupack_apiserver.patterns import KEY
 from gpupack_apiserver.placed_process import PlacedProcess, visible_device
-from gpupack_apiserver.routes.parts import PREFIX, Call, Shown, Whose, shown_of
+from gpupack_apiserver.routes.parts import PREFIX, Call, SharedParts, WorkerRef, shared_parts_of
 from gpupack_crds.gpujob import MAX_WORKERS
 
 Key = Annotated[str, msgspec.Meta(pattern=KEY, max_length=317)]
@@ -34,7 +34,7 @@ Worker = Annotated[int, msgspec.Meta(ge=0, lt=MAX_WORKERS)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
-class TensorFlowAsk(TensorFlowSetup, frozen=True, forbid_unknown_fields=True):
+class TensorFlowRequest(TensorFlowSetup, frozen=True, forbid_unknown_fields=True):
     """A setup, for given devices or for those of an allocation or a GPUJob.
 
     Attributes:
@@ -50,7 +50,7 @@ class TensorFlowAsk(TensorFlowSetup, frozen=True, forbid_unknown_fields=True):
     port: Port = 12345
 
 
-class PyTorchAsk(PyTorchSetup, frozen=True, forbid_unknown_fields=True):
+class PyTorchRequest(PyTorchSetup, frozen=True, forbid_unknown_fields=True):
     """A setup, for given devices or for those of an allocation or a GPUJob.
 
     Attributes:
@@ -65,8 +65,8 @@ class PyTorchAsk(PyTorchSetup, frozen=True, forbid_unknown_fields=True):
     worker: Worker = 0
 
 
-TensorFlowBody = Annotated[TensorFlowAsk, Body(schema_extra={"additionalProperties": False})]
-PyTorchBody = Annotated[PyTorchAsk, Body(schema_extra={"additionalProperties": False})]
+TensorFlowBody = Annotated[TensorFlowRequest, Body(schema_extra={"additionalProperties": False})]
+PyTorchBody = Annotated[PyTorchRequest, Body(schema_extra={"additionalProperties": False})]
 
 
 @post(
@@ -76,20 +76,20 @@ PyTorchBody = Annotated[PyTorchAsk, Body(schema_extra={"additionalProperties": F
     responses=problems.REFUSALS | problems.MISSING,
 )
 async def setup_tensorflow(request: Call, state: State, data: TensorFlowBody) -> TensorFlowSettings:
-    """Tell what a process sets to use its GPUs by TensorFlow, and in which environment."""
-    placed, visible = await _known(shown_of(state), request, data)
-    asked = data
+    """Return the settings and the environment with which TensorFlow uses a process's GPUs."""
+    placed, visible = await _find_process(shared_parts_of(state), request, data)
+    setup = data
     if placed is not None:
         workers, index = data.workers, data.task_index
         if data.strategy == "multi_worker" and not workers:
             workers, index = _addresses(placed.hosts, data.port), data.worker
-        asked = msgspec.structs.replace(
+        setup = msgspec.structs.replace(
             data, devices=_ids(visible), workers=workers, task_index=index
         )
     try:
-        return tensorflow_settings(asked, visible)
+        return tensorflow_settings(setup, visible)
     except SetupInvalid as error:
-        raise _wrong(error) from error
+        raise _call_invalid(error) from error
 
 
 @post(
@@ -99,60 +99,64 @@ async def setup_tensorflow(request: Call, state: State, data: TensorFlowBody) ->
     responses=problems.REFUSALS | problems.MISSING,
 )
 async def setup_pytorch(request: Call, state: State, data: PyTorchBody) -> PyTorchSettings:
-    """Tell what a process sets to use its GPUs by PyTorch, and in which environment."""
-    placed, visible = await _known(shown_of(state), request, data)
+    """Return the settings and the environment with which PyTorch uses a process's GPUs."""
+    placed, visible = await _find_process(shared_parts_of(state), request, data)
     try:
-        return pytorch_settings(data if placed is None else _placed(data, placed), visible)
+        return pytorch_settings(
+            data if placed is None else _fill_from_placement(data, placed), visible
+        )
     except SetupInvalid as error:
-        raise _wrong(error) from error
+        raise _call_invalid(error) from error
 
 
-def _placed(asked: PyTorchAsk, placed: PlacedProcess) -> PyTorchAsk:
+def _fill_from_placement(setup: PyTorchRequest, placed: PlacedProcess) -> PyTorchRequest:
     """Return a setup with values from the placement where they are not given."""
-    rank = asked.rank or placed.ranks_before + (asked.local_rank or 0)
-    local = asked.local_rank
+    rank = setup.rank or placed.ranks_before + (setup.local_rank or 0)
+    local = setup.local_rank
     if local is None:
         local = max(rank - placed.ranks_before, 0) % len(placed.visible)
     alone = len(placed.hosts) == 1
-    left = asked.master_addr == PyTorchSetup().master_addr and not alone
+    left = setup.master_addr == PyTorchSetup().master_addr and not alone
     return msgspec.structs.replace(
-        asked,
+        setup,
         devices=_ids(placed.visible),
-        world_size=asked.world_size or placed.ranks,
+        world_size=setup.world_size or placed.ranks,
         rank=rank,
         local_rank=local,
-        master_addr=placed.hosts[0] if left else asked.master_addr,
+        master_addr=placed.hosts[0] if left else setup.master_addr,
     )
 
 
-async def _known(
-    parts: Shown, request: Call, asked: TensorFlowAsk | PyTorchAsk
+async def _find_process(
+    parts: SharedParts, request: Call, setup: TensorFlowRequest | PyTorchRequest
 ) -> tuple[PlacedProcess | None, tuple[Visible, ...]]:
     """Return the process's place in an allocation or job, if any, and its known GPUs."""
-    if not _is_placed(asked):
-        await parts.viewer(request)
-        return None, _listed(parts, asked.devices)
+    if not _is_placed(setup):
+        await parts.require_viewer(request)
+        return None, _listed_devices(parts, setup.devices)
     try:
-        placed = await parts.process_of(request, Whose(asked.allocation, asked.job, asked.worker))
+        placed = await parts.find_process(
+            request, WorkerRef(setup.allocation, setup.job, setup.worker)
+        )
     except SetupInvalid as error:
-        raise _wrong(error) from error
+        raise _call_invalid(error) from error
     return placed, placed.visible
 
 
-def _is_placed(asked: TensorFlowAsk | PyTorchAsk) -> bool:
-    given = {"allocation": asked.allocation, "job": asked.job, "devices": asked.devices}
+def _is_placed(setup: TensorFlowRequest | PyTorchRequest) -> bool:
+    given = {"allocation": setup.allocation, "job": setup.job, "devices": setup.devices}
     named = [name for name, value in given.items() if value]
     if len(named) > 1:
-        raise CallWrong(named[0], given[named[0]], f"name either {' or '.join(named)}")
-    return bool(asked.allocation or asked.job)
+        raise CallInvalid(named[0], given[named[0]], f"set only one of {', '.join(named)}")
+    return bool(setup.allocation or setup.job)
 
 
-def _listed(parts: Shown, devices: tuple[str, ...]) -> tuple[Visible, ...]:
+def _listed_devices(parts: SharedParts, devices: tuple[str, ...]) -> tuple[Visible, ...]:
     found = []
     for each in devices:
         known = visible_device(each, parts.model.cluster)
         if known is None and not each.isdecimal():
-            raise CallWrong("devices", each, "name GPUs that a node lists, as in GET nodes")
+            raise CallInvalid("devices", each, "name GPUs that a node lists, as in GET nodes")
         found.append(known or Visible(each))
     return tuple(found)
 
@@ -161,8 +165,8 @@ def _ids(visible: tuple[Visible, ...]) -> tuple[str, ...]:
     return tuple(each.id for each in visible)
 
 
-def _wrong(error: SetupInvalid) -> CallWrong:
-    return CallWrong(error.field, error.value, error.fix)
+def _call_invalid(error: SetupInvalid) -> CallInvalid:
+    return CallInvalid(error.field, error.value, error.fix)
 
 
 def _addresses(hosts: Sequence[str], port: int) -> tuple[str, ...]:

@@ -17,12 +17,12 @@ _ONE_AT_A_TIME: Final = asyncio.Lock()
 
 @get(f"{PREFIX}/snapshot", tags=["cluster"], responses=problems.REFUSALS)
 async def snapshot(request: Call, state: State) -> dict[str, Any]:
-    """Write nodes, GPUs and who holds what, pods by their UIDs, for the simulator.
+    """Return nodes, GPUs and holders in the simulator's format; pods are named by their UIDs.
 
-    Written in a thread, from a copy, so that no other call waits for it.
+    It is computed in a thread, from a copy, so that no other call waits for it.
     """
     parts = parts_of(state)
-    await parts.user(request)
+    await parts.authenticate(request)
     await parts.rights.require_path(caller_of(request), "/snapshot")
     async with _ONE_AT_A_TIME:
         return await asyncio.to_thread(core.dump, parts.model.ledger.cluster.fork())

@@ -15,9 +15,9 @@ from litestar.params import Body
 import gpupack_placement as core
 from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB
 from gpupack_apiserver import problems
-from gpupack_apiserver.errors import CallWrong
+from gpupack_apiserver.errors import CallInvalid
 from gpupack_apiserver.patterns import MODEL
-from gpupack_apiserver.routes.parts import PREFIX, Call, shown_of
+from gpupack_apiserver.routes.parts import PREFIX, Call, shared_parts_of
 from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
 
 
@@ -40,7 +40,7 @@ class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mixed_precision: bool = False
 
 
-Asked = Annotated[Training, Body(schema_extra={"additionalProperties": False})]
+TrainingBody = Annotated[Training, Body(schema_extra={"additionalProperties": False})]
 
 
 class Validation(msgspec.Struct, frozen=True):
@@ -64,12 +64,12 @@ class Validation(msgspec.Struct, frozen=True):
 
 
 @post(f"{PREFIX}/validate", tags=["jobs"], status_code=200, responses=problems.REFUSALS)
-async def validate(request: Call, state: State, data: Asked) -> Validation:
-    """Tell whether the cluster can serve a training, and where it would run now."""
-    parts = shown_of(state)
-    user = await parts.viewer(request)
+async def validate(request: Call, state: State, data: TrainingBody) -> Validation:
+    """Return whether the cluster can serve a training, and where it would run now."""
+    parts = shared_parts_of(state)
+    user = await parts.require_viewer(request)
     gang = gang_of(data, parts.model.cluster)
-    found = await parts.planned(user, gang)
+    found = await parts.plan(user, gang)
     refusal = found if isinstance(found, core.Refusal) else None
     places = () if isinstance(found, core.Refusal) else found
     return Validation(
@@ -82,25 +82,25 @@ async def validate(request: Call, state: State, data: Asked) -> Validation:
     )
 
 
-def gang_of(asked: Training, cluster: core.Cluster) -> core.Gang:
+def gang_of(training: Training, cluster: core.Cluster) -> core.Gang:
     """Return a gang with as few workers as the largest node allows, all equal."""
-    most = max((len(node.devices) for node in cluster.nodes()), default=0) or 1
-    per_worker = asked.gpu_count
-    if asked.distributed_training:
-        sizes = range(min(most, asked.gpu_count), 0, -1)
-        per_worker = next(size for size in sizes if asked.gpu_count % size == 0)
-    memory = -(-int(asked.memory_gb * BYTES_PER_GB) // BYTES_PER_MIB)
-    models = (asked.gpu_type,) if asked.gpu_type.strip() else ()
+    max_gpus = max((len(node.devices) for node in cluster.nodes()), default=0) or 1
+    per_worker = training.gpu_count
+    if training.distributed_training:
+        sizes = range(min(max_gpus, training.gpu_count), 0, -1)
+        per_worker = next(size for size in sizes if training.gpu_count % size == 0)
+    memory = -(-int(training.memory_gb * BYTES_PER_GB) // BYTES_PER_MIB)
+    models = (training.gpu_type,) if training.gpu_type.strip() else ()
     try:
         for model in models:
             core.require_model(model)
         request = core.Request(gpus=per_worker, models=models, min_memory=core.MiB(memory))
     except core.Invalid as error:
-        raise CallWrong(
-            "gpu_type", asked.gpu_type, f"name a model such as V100 ({error})"
+        raise CallInvalid(
+            "gpu_type", training.gpu_type, f"name a model such as V100 ({error})"
         ) from error
-    workers = asked.gpu_count // per_worker
+    workers = training.gpu_count // per_worker
     if workers > MAX_WORKERS:
-        fix = f"take a number that fewer than {MAX_WORKERS + 1} equal workers have: not {workers}"
-        raise CallWrong("gpu_count", asked.gpu_count, fix)
+        fix = f"use a number that at most {MAX_WORKERS} equal workers can have: not {workers}"
+        raise CallInvalid("gpu_count", training.gpu_count, fix)
     return core.Gang(request=request, workers=workers)

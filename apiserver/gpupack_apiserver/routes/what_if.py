@@ -14,8 +14,8 @@ from litestar.params import Body
 
 import gpupack_placement as core
 from gpupack_apiserver import problems
-from gpupack_apiserver.asked_job import Unaskable, ask_of, given
-from gpupack_apiserver.errors import CallWrong, TokenNeeded
+from gpupack_apiserver.errors import CallInvalid, TokenNeeded
+from gpupack_apiserver.hypothetical_job import NotQueued, build_request, parse_checked_job
 from gpupack_apiserver.job_views import WorkerView, held_device
 from gpupack_apiserver.patterns import NAME
 from gpupack_apiserver.routes.others import (
@@ -42,7 +42,7 @@ MAX_QUOTAS: Final = 32
 MAX_BYTES: Final = 2 << 20
 
 
-class QuotaInstead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class QuotaOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A namespace's GPUQuota in place of the existing one.
 
     Attributes:
@@ -55,7 +55,7 @@ class QuotaInstead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A what-if question.
+    """A what-if query.
 
     Attributes:
         namespace: namespace of the job.
@@ -74,11 +74,11 @@ class WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         list[Annotated[str, msgspec.Meta(max_length=253)]], msgspec.Meta(max_length=MAX_NODES)
     ] = []
     policy: Literal[PolicyName, "default", ""] = ""
-    quotas: Annotated[list[QuotaInstead], msgspec.Meta(max_length=MAX_QUOTAS)] = []
+    quotas: Annotated[list[QuotaOverride], msgspec.Meta(max_length=MAX_QUOTAS)] = []
     judged: bool = False
 
 
-Asked = Annotated[WhatIf, Body(schema_extra={"additionalProperties": False})]
+WhatIfBody = Annotated[WhatIf, Body(schema_extra={"additionalProperties": False})]
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -121,33 +121,35 @@ class Outcome(msgspec.Struct, frozen=True):
     request_max_body_size=MAX_BYTES,
     responses=problems.WRITES | problems.MISSING,
 )
-async def what_if(request: Call, state: State, data: Asked) -> Outcome:
-    """Tell what would become of a GPUJob if it were made now.
+async def what_if(request: Call, state: State, data: WhatIfBody) -> Outcome:
+    """Return the outcome for a GPUJob if it were created now.
 
-    It is judged as `kubectl apply` would have it judged, with the caller's token; with `judged` the
-    caller has had it judged, and needs the same right. Whether its pods would be admitted
-    (ResourceQuotas, Pod Security) is not asked.
+    The API server checks it as for `kubectl apply`, with the caller's token; with `judged` the
+    caller has had it checked, and needs the same permission. Admission of its pods (ResourceQuotas,
+    Pod Security) is not checked.
     """
     parts = parts_of(state)
-    user = await parts.viewer(request)
-    job = await _judged(parts, request, user, data)
+    user = await parts.require_viewer(request)
+    job = await _check_job(parts, request, user, data)
     classes = parts.model.classes
-    ask = ask_of(
+    job_request = build_request(
         job,
         namespace=data.namespace,
         policy=core.DEFAULT_POLICY if data.policy == DEFAULT else data.policy,
-        priority_of=lambda spec: classes.judge(name=spec.priority_class_name, number=spec.priority),
+        priority_of=lambda spec: classes.resolve(
+            name=spec.priority_class_name, number=spec.priority
+        ),
         observed=parts.model.decisions.observed_resources,
-        now=parts.model.onlooker.admissions.now(),
+        now=parts.model.queue_copy.admissions.now(),
     )
-    if isinstance(ask, Unaskable):
-        return _unasked(parts, ask)
-    if obstacle := parts.model.onlooker.admissions.obstacle(ask):
-        return _unasked(parts, Unaskable("QueueFull", obstacle))
-    return await _outcome(parts, user, ask, await _answered(parts, user, ask, data))
+    if isinstance(job_request, NotQueued):
+        return _not_queued(parts, job_request)
+    if obstacle := parts.model.queue_copy.admissions.obstacle(job_request):
+        return _not_queued(parts, NotQueued("QueueFull", obstacle))
+    return await _outcome(parts, user, job_request, await _answer(parts, user, job_request, data))
 
 
-async def _judged(parts: Parts, request: Call, user: User, asked: WhatIf) -> JudgedJob:
+async def _check_job(parts: Parts, request: Call, user: User, question: WhatIf) -> JudgedJob:
     """Return the job as the API server would store it.
 
     Raises:
@@ -155,58 +157,58 @@ async def _judged(parts: Parts, request: Call, user: User, asked: WhatIf) -> Jud
         KubeError: it is refused.
         Denied: the user may not create one there.
     """
-    if asked.judged:
-        await _require_visible(parts, user, asked)
-        await parts.rights.require_creation(user, "gpujobs", asked.namespace)
-        return given(asked.job)
+    if question.judged:
+        await _require_visible(parts, user, question)
+        await parts.rights.require_creation(user, "gpujobs", question.namespace)
+        return parse_checked_job(question.job)
     if not (token := authorization_of(request)):
         raise TokenNeeded(
-            "the API server judges the job with the caller's token; without one have it judged "
-            "yourself (a create with dryRun=All) and send the spec that it answers with judged: "
-            "true, as gpupack what-if does"
+            "the API server checks the job with the caller's token; without one, create it with "
+            "dryRun=All yourself and send the returned spec with judged: true, as gpupack what-if "
+            "does"
         )
-    await _require_visible(parts, user, asked)
-    return await judged(parts.api.on_behalf(token), asked.job, namespace=asked.namespace)
+    await _require_visible(parts, user, question)
+    return await judged(parts.api.on_behalf(token), question.job, namespace=question.namespace)
 
 
-async def _require_visible(parts: Parts, user: User, asked: WhatIf) -> None:
+async def _require_visible(parts: Parts, user: User, question: WhatIf) -> None:
     """Check permissions: an answer for other quotas would reveal a namespace's usage."""
-    for number, each in enumerate(asked.quotas):
+    for number, each in enumerate(question.quotas):
         await parts.rights.require_namespace(user, "gpuquotas", each.namespace)
         for at, limit in enumerate(each.spec.gpus):
             lent = limit.lending_limit
             if lent is not None and lent > limit.nominal:
                 field = f"quotas[{number}].spec.gpus[{at}].lendingLimit"
-                raise CallWrong(field, lent, f"set it to no more than nominal, {limit.nominal}")
-    for number, name in enumerate(asked.without_nodes):
+                raise CallInvalid(field, lent, f"set it to no more than nominal, {limit.nominal}")
+    for number, name in enumerate(question.without_nodes):
         if core.NodeName(name) not in parts.model.ledger.cluster:
-            raise CallWrong(f"without_nodes[{number}]", name, "there is no such node with GPUs")
+            raise CallInvalid(f"without_nodes[{number}]", name, "there is no such node with GPUs")
 
 
-async def _answered(parts: Parts, user: User, ask: GangRequest, asked: WhatIf) -> Answer:
+async def _answer(parts: Parts, user: User, job_request: GangRequest, question: WhatIf) -> Answer:
     model = parts.model
     changes = Changes(
-        without_nodes=tuple(map(core.NodeName, asked.without_nodes)),
-        quotas={each.namespace: each.spec for each in asked.quotas},
+        without_nodes=tuple(map(core.NodeName, question.without_nodes)),
+        quotas={each.namespace: each.spec for each in question.quotas},
     )
     return await parts.questions.answer(
         user,
         lambda: prepare_what_if(
-            model.onlooker, ask, changes, quotas=model.quotas, decisions=model.decisions
+            model.queue_copy, job_request, changes, quotas=model.quotas, decisions=model.decisions
         ),
-        lambda copy: copy.what_if(ask.job),
+        lambda copy: copy.what_if(job_request.job),
     )
 
 
-def _unasked(parts: Parts, why: Unaskable) -> Outcome:
+def _not_queued(parts: Parts, why: NotQueued) -> Outcome:
     """Return the outcome of a job that does not enter the queue."""
     return Outcome(
-        outcome="Never" if why.for_good else "Waits",
+        outcome="Never" if why.permanent else "Waits",
         reason=why.reason,
         message=why.message,
         workers=[],
         position=None,
-        waiting=len(parts.model.onlooker.admissions.queue),
+        waiting=len(parts.model.queue_copy.admissions.queue),
         estimated_wait_seconds=None,
         preempts=[],
         preempts_hidden=0,
@@ -214,15 +216,15 @@ def _unasked(parts: Parts, why: Unaskable) -> Outcome:
     )
 
 
-async def _outcome(parts: Parts, user: User, ask: GangRequest, found: Answer) -> Outcome:
+async def _outcome(parts: Parts, user: User, job_request: GangRequest, found: Answer) -> Outcome:
     wait = found.wait
     if wait is None:
-        named, hidden = await named_and_hidden(parts, user, ask.namespace, found.stopped)
+        named, hidden = await named_and_hidden(parts, user, job_request.namespace, found.stopped)
         workers = _workers(parts, found)
         return Outcome(
             outcome="Starts",
             reason="PreemptionPending" if found.stopped else "Admitted",
-            message=_starts(workers, len(found.stopped)),
+            message=_start_message(workers, len(found.stopped)),
             workers=workers,
             position=None,
             waiting=found.waiting,
@@ -241,7 +243,7 @@ async def _outcome(parts: Parts, user: User, ask: GangRequest, found: Answer) ->
         estimated_wait_seconds=estimated_wait_seconds(parts, found),
         preempts=[],
         preempts_hidden=0,
-        would_help=await would_help(parts, user, ask.namespace, found),
+        would_help=await would_help(parts, user, job_request.namespace, found),
         start=start_view(wait.start),
     )
 
@@ -265,16 +267,16 @@ def _workers(parts: Parts, found: Answer) -> list[WorkerView]:
     ]
 
 
-def _starts(workers: list[WorkerView], stopped: int) -> str:
+def _start_message(workers: list[WorkerView], stopped: int) -> str:
     nodes = list(dict.fromkeys(each.node for each in workers))
     what = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
-    more = f" and {len(nodes) - MAX_TOLD} more" if len(nodes) > MAX_TOLD else ""
-    where = f"{what} would be on {', '.join(nodes[:MAX_TOLD])}{more}"
+    more = f" and {len(nodes) - MAX_NAMED_NODES} more" if len(nodes) > MAX_NAMED_NODES else ""
+    where = f"{what} would be on {', '.join(nodes[:MAX_NAMED_NODES])}{more}"
     if not stopped:
         return where
     ends = "1 other has" if stopped == 1 else f"{stopped} others have"
     return f"{where}, once {ends} ended or moved for it"
 
 
-MAX_TOLD: Final = 8
+MAX_NAMED_NODES: Final = 8
 """Maximum nodes in a sentence."""

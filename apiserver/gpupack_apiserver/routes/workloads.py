@@ -15,14 +15,14 @@ from litestar.datastructures import State
 from litestar.params import Body
 
 from gpupack_apiserver import problems
-from gpupack_apiserver.errors import CallWrong, no_allocation
+from gpupack_apiserver.errors import CallInvalid, no_allocation
 from gpupack_apiserver.placed_process import ALLOCATION
 from gpupack_apiserver.routes.allocations import (
     ONE_ALLOCATION,
     Allocation,
     IdempotencyKey,
-    settled,
-    view,
+    allocation_view,
+    wait_until_settled,
 )
 from gpupack_apiserver.routes.jobs import OneName, OneNamespace
 from gpupack_apiserver.routes.parts import Call, parts_of, token_of
@@ -63,7 +63,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     non_root: bool = False
 
 
-Asked = Annotated[Workload, Body(schema_extra={"additionalProperties": False})]
+WorkloadBody = Annotated[Workload, Body(schema_extra={"additionalProperties": False})]
 
 
 @post(
@@ -77,28 +77,30 @@ async def run_workload(
     state: State,
     namespace: OneNamespace,
     name: OneName,
-    data: Asked,
+    data: WorkloadBody,
     key: IdempotencyKey = "",
 ) -> Allocation:
-    """Run a program on the GPUs of an allocation; what ran there before is stopped.
+    """Run a program on the GPUs of an allocation; the program that runs there is stopped.
 
-    Waits some seconds for its begin. The time of the allocation goes on as it does.
+    The call waits some seconds for its start. The allocation's time limit does not change.
     """
     parts = parts_of(state)
-    user = await parts.user(request)
+    user = await parts.authenticate(request)
     api = parts.api.on_behalf(token_of(request))
     await parts.rights.require_namespace(user, "gpujobs", namespace)
     digest = _digest(user.username, key)
     written = await _write(api, namespace, name, data, digest)
-    return view(parts, await settled(parts, written, revision=written.spec.revision))
+    return allocation_view(
+        parts, await wait_until_settled(parts, written, revision=written.spec.revision)
+    )
 
 
-async def _write(api: Api, namespace: str, name: str, asked: Workload, digest: str) -> ShownJob:
+async def _write(api: Api, namespace: str, name: str, workload: Workload, digest: str) -> ShownJob:
     """Write the workload once, retried on conflicts.
 
     Raises:
         Missing: there is no such allocation.
-        CallWrong: it has ended.
+        CallInvalid: it has ended.
         Conflict: other writes came in between each time.
     """
 
@@ -110,9 +112,9 @@ async def _write(api: Api, namespace: str, name: str, asked: Workload, digest: s
             if digest and job.metadata.annotations.get(KEY_ANNOTATION) == digest:
                 return job
             if job.status.phase in ENDED_PHASES or job.metadata.deletion_timestamp is not None:
-                raise CallWrong("name", name, "make another: this allocation has ended")
+                raise CallInvalid("name", name, "create another: this allocation has ended")
             return await api.merge(
-                SHOWN_JOBS, name, _patch(job, asked, digest), namespace=namespace
+                SHOWN_JOBS, name, _patch(job, workload, digest), namespace=namespace
             )
         except NotFound as error:
             raise no_allocation(namespace, name) from error
@@ -120,15 +122,15 @@ async def _write(api: Api, namespace: str, name: str, asked: Workload, digest: s
     return await conflicts.retried(once, tries=MAX_TRIES)
 
 
-def _patch(job: ShownJob, asked: Workload, digest: str) -> Json:
+def _patch(job: ShownJob, workload: Workload, digest: str) -> Json:
     """Return a patch for exactly this version."""
     worker: Json = {
         "name": names.WORKER_CONTAINER,
-        "image": asked.image,
-        "command": asked.command,
-        "env": [{"name": name, "value": value} for name, value in asked.environment.items()],
+        "image": workload.image,
+        "command": workload.command,
+        "env": [{"name": name, "value": value} for name, value in workload.environment.items()],
     }
-    user = {"runAsNonRoot": True} if asked.non_root else None
+    user = {"runAsNonRoot": True} if workload.non_root else None
     return {
         "metadata": {
             "resourceVersion": job.metadata.resource_version,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answers of the REST API, as far as they are shown.
+"""The answers of the REST API, with the fields that are shown.
 
-All sums and shares are the REST API's own.
+All sums and fractions are computed by the REST API.
 """
 
 import datetime as dt
@@ -94,7 +94,7 @@ class Holders(msgspec.Struct):
     next: str = ""
 
 
-class GivenDevice(msgspec.Struct):
+class PlannedDevice(msgspec.Struct):
     """A GPU, or a part of one, that a worker would get."""
 
     index: int
@@ -108,7 +108,7 @@ class Worker(msgspec.Struct):
 
     worker: int
     node: str
-    devices: list[GivenDevice] = []
+    devices: list[PlannedDevice] = []
 
 
 class WhatIf(msgspec.Struct):

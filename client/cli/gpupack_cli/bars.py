@@ -2,7 +2,7 @@
 """Nodes and their GPUs as bars, with one character for each GPU.
 
 gpupack-1  H100 80GB HBM3  ████▄··x   3/8 free  56%  71 °C   2,100 W
-█ allocated whole   ▄ in part   · free   x gets no new work
+█ allocated   ▄ partly allocated   · free   x gets no new work
 """
 
 import datetime as dt
@@ -19,9 +19,9 @@ from gpupack_cli.answers import Node, Status
 from gpupack_cli.text import plain
 from gpupack_crds.kinds import GpuNode
 
-FULL, PART, FREE, OUT = "█", "▄", "·", "x"
-STYLES: Final = {FULL: "green", PART: "cyan", FREE: "dim", OUT: "red"}
-LEGEND: Final = f"{FULL} given out   {PART} in part   {FREE} free   {OUT} gets no new work"
+FULL, PART, FREE, UNUSABLE = "█", "▄", "·", "x"
+STYLES: Final = {FULL: "green", PART: "cyan", FREE: "dim", UNUSABLE: "red"}
+LEGEND: Final = f"{FULL} allocated   {PART} partly   {FREE} free   {UNUSABLE} gets no new work"
 WHOLE: Final = 100.0
 MAX_CELLS: Final = 64
 """Maximum characters of one node: with MIG slices there can be more devices, which still count."""
@@ -61,11 +61,11 @@ class NodeBar(msgspec.Struct, frozen=True):
     busy_percent: float | None = None
 
 
-def of_answer(node: Node) -> NodeBar:
+def bar_from_rest(node: Node) -> NodeBar:
     """Return the bar of a node in the REST API's answer."""
     takes_work = {"Healthy", "Degraded"}
     cells = "".join(
-        OUT
+        UNUSABLE
         if each.health not in takes_work
         else FREE
         if each.free_percent >= WHOLE
@@ -91,11 +91,11 @@ def of_answer(node: Node) -> NodeBar:
     )
 
 
-def of_gpunode(node: GpuNode) -> NodeBar:
+def bar_from_gpunode(node: GpuNode) -> NodeBar:
     """Return the bar of a GPUNode, which has only counts of GPUs, and no sizes of shares."""
     status = node.status
     rest = max(status.gpus - status.held - status.shared - status.free, 0)
-    cells = FULL * status.held + PART * status.shared + FREE * status.free + OUT * rest
+    cells = FULL * status.held + PART * status.shared + FREE * status.free + UNUSABLE * rest
     given = (status.held + status.shared) * WHOLE / status.gpus if status.gpus else 0.0
     return NodeBar(
         name=node.metadata.name,
@@ -108,7 +108,7 @@ def of_gpunode(node: GpuNode) -> NodeBar:
     )
 
 
-def ordered(bars: Iterable[NodeBar], *, by: str) -> list[NodeBar]:
+def sort_bars(bars: Iterable[NodeBar], *, by: str) -> list[NodeBar]:
     """Sort bars by name, by the allocated part, or by free GPUs."""
     keys = {
         "name": lambda bar: (bar.name,),
@@ -118,7 +118,7 @@ def ordered(bars: Iterable[NodeBar], *, by: str) -> list[NodeBar]:
     return sorted(bars, key=keys[by])
 
 
-def drawn(
+def render_bars(
     bars: Sequence[NodeBar],
     *,
     status: Status | None,
@@ -127,9 +127,9 @@ def drawn(
     lines: int | None,
     stale: str = "",
 ) -> Group:
-    """Return the whole picture, for a terminal of the given columns and lines.
+    """Return the whole view, for a terminal of the given columns and lines.
 
-    None: nothing is cut, as in a pipe. `stale` is the age of the data, where there is no newer one.
+    None: nothing is cut, as in a pipe. `stale`: text about the age of old data.
     """
     head = HEAD_LINES + bool(stale)
     room = len(bars) if lines is None else max(lines - head, 1)
@@ -189,7 +189,7 @@ def _row(bar: NodeBar, width: int | None) -> list[Text]:
     if _is_from(MODEL_FROM, width):
         row.append(Text(plain(bar.model).removeprefix("NVIDIA ")))
     row += [_cells(bar.cells), Text(f"{bar.free}/{bar.gpus} free")]
-    row.append(Text(figures.percent(bar.percent) if bar.ready else "away"))
+    row.append(Text(figures.percent(bar.percent) if bar.ready else "not ready"))
     return [*row, *_figures(bar)] if _is_from(WIDE_FROM, width) else row
 
 

@@ -10,23 +10,22 @@ from http import HTTPStatus
 
 import httpx
 
-from gpupack_cli.errors import NotKnown
+from gpupack_cli.errors import Unauthenticated
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.identity import Identity
 from gpupack_kubeclient.kubeconfig.presented import Presented
 
 
-def require_itself(identity: Identity) -> None:
+def require_no_impersonation(identity: Identity) -> None:
     """Check that calls have the caller's own permissions.
 
     Raises:
-        NotKnown: the kubeconfig impersonates another user.
+        Unauthenticated: the kubeconfig impersonates another user.
     """
     if identity.acts_as:
-        raise NotKnown(
-            f"the kubeconfig acts as {identity.acts_as!r} (as), and the REST API knows callers by "
-            "their own token alone; set GPUPACK_TOKEN to a token of that user, or use a context "
-            "without `as`"
+        raise Unauthenticated(
+            f"the kubeconfig impersonates {identity.acts_as!r} (as), which the REST API does not "
+            "support; set GPUPACK_TOKEN to a token of that user, or use a context without `as`"
         )
 
 
@@ -63,13 +62,13 @@ class CallerToken(httpx.Auth):
     ) -> AsyncGenerator[httpx.Request, httpx.Response]:
         """Send the token; after a rejection send once more with a renewed one."""
         presented = (await self._api.identity()).presented
-        response = yield _with(request, presented)
+        response = yield _authorize(request, presented)
         unknown = response.status_code == HTTPStatus.UNAUTHORIZED
         if unknown and await self._api.renew(presented):
-            yield _with(request, (await self._api.identity()).presented)
+            yield _authorize(request, (await self._api.identity()).presented)
 
 
-def _with(request: httpx.Request, presented: Presented) -> httpx.Request:
+def _authorize(request: httpx.Request, presented: Presented) -> httpx.Request:
     if presented.bearer:
         request.headers["Authorization"] = presented.authorization
     return request

@@ -11,7 +11,7 @@ such GPUs, or the class, may be added.
 from collections.abc import Iterable, Iterator
 
 from gpupack_cli import figures
-from gpupack_cli.listing import listed
+from gpupack_cli.listing import list_objects
 from gpupack_cli.notes import note
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.kinds import GPUNODES
@@ -28,13 +28,13 @@ Gpu = tuple[str, int]
 """Model, and memory in MiB."""
 
 
-async def warn(api: Api, spec: GpuJobSpec) -> None:
+async def print_warnings(api: Api, spec: GpuJobSpec) -> None:
     """Print warnings; none without permission to read their objects."""
     await _warn_of_class(api, spec)
     if not spec.gpu_models and spec.share is None:
         return
     try:
-        nodes = await listed(api, GPUNODES)
+        nodes = await list_objects(api, GPUNODES)
     except KubeError:
         return
     gpus = {(each.model, each.memory_mib) for node in nodes for each in node.status.devices}
@@ -58,16 +58,16 @@ async def _warn_of_class(api: Api, spec: GpuJobSpec) -> None:
 
 def warnings(spec: GpuJobSpec, gpus: Iterable[Gpu]) -> Iterator[str]:
     """Yield warnings about a job on these GPUs, as sentences."""
-    there = sorted((model, MiB(memory)) for model, memory in gpus)
-    if not there:
+    gpus_found = sorted((model, MiB(memory)) for model, memory in gpus)
+    if not gpus_found:
         return
     fitting = [
         gpu
-        for gpu in there
+        for gpu in gpus_found
         if not spec.gpu_models or any(matches_model(each, *gpu) for each in spec.gpu_models)
     ]
     if not fitting:
-        nearest = ", ".join(nearest_models(spec.gpu_models, there))
+        nearest = ", ".join(nearest_models(spec.gpu_models, gpus_found))
         wanted = " or ".join(spec.gpu_models)
         yield (f"no GPU of the cluster is of model {wanted} (nearest: {nearest}); the job waits")
     if spec.share is not None:
@@ -77,11 +77,11 @@ def warnings(spec: GpuJobSpec, gpus: Iterable[Gpu]) -> Iterator[str]:
 def _limited_by_memory(percent: int, memory: str, gpus: Iterable[Gpu]) -> Iterator[str]:
     from gpupack_crds.quantity import mebibytes  # noqa: PLC0415 - as above
 
-    asked, by_percent = mebibytes(memory), WHOLE_PERCENT // percent
-    for model, there in gpus:
-        by_memory = there // asked
+    request_mib, by_percent = mebibytes(memory), WHOLE_PERCENT // percent
+    for model, gpu_mib in gpus:
+        by_memory = gpu_mib // request_mib
         if by_memory < by_percent:
             yield (
-                f"memory is the limit of this share: {by_memory} with {memory} fit on one {model} "
-                f"of {figures.memory(there)}, and {by_percent} by their {percent}%"
+                f"memory is the limit of this share: one {model} of {figures.memory(gpu_mib)} fits "
+                f"{by_memory} with {memory}, and {by_percent} with {percent}%"
             )

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """All errors that a command can end with, and their exit statuses.
 
-    CliError                  1
-    ├── JobFailed             of the job
-    ├── ChecksFailed          1: doctor found something broken
-    ├── UsageWrong            2: as click's own
-    ├── InputWrong           65: a file or an object that cannot be used
-    ├── NotThere             66: no such job, node or GPU
-    ├── ClusterAway          69: the Kubernetes API server does not answer
-    ├── ServiceAway          69: the REST API is missing, or does not answer
-    ├── Internal             70: a bug in the command itself
-    ├── NotAllowed           77: a permission is missing
-    │   └── NotKnown           the REST API does not know the caller
-    └── SettingsWrong        78: no kubeconfig, or one that cannot be used
-    CannotWrite              74: of gpupack_terminal, the output accepts no more data
-    Interrupted             130: Ctrl-C
-    PipeClosed              141: of gpupack_terminal, the reader of the output has ended
-    Terminated              143: SIGTERM, where a job is followed
+    CliError                     1
+    ├── JobFailed                the exit code of the job
+    ├── ChecksFailed             1: doctor found something broken
+    ├── UsageInvalid             2: options that exclude each other, as for click's own errors
+    ├── InputInvalid            65: a file or an object that cannot be used
+    ├── ObjectNotFound          66: no such job, node or GPU
+    ├── ClusterUnavailable      69: the Kubernetes API server does not answer
+    ├── RestUnavailable         69: the REST API is missing, or does not answer
+    ├── Internal                70: a bug in the command itself
+    ├── PermissionDenied        77: a permission is missing
+    │   └── Unauthenticated       the REST API does not accept the caller's credentials
+    └── ConfigurationInvalid    78: no kubeconfig, or one that cannot be used
+    CannotWrite                 74: of gpupack_terminal, the output accepts no more data
+    Interrupted                130: Ctrl-C
+    PipeClosed                 141: of gpupack_terminal, the reader of the output has ended
+    Terminated                 143: SIGTERM, where a job is followed
 
 The numbers are those of sysexits.h.
 """
@@ -70,31 +70,31 @@ class ChecksFailed(CliError):
     """A part of the installation is broken."""
 
 
-class UsageWrong(CliError):
+class UsageInvalid(CliError):
     """Options that exclude each other."""
 
     exit_status = 2
 
 
-class InputWrong(CliError):
+class InputInvalid(CliError):
     """A file, or an object, that cannot be used."""
 
     exit_status = 65
 
 
-class NotThere(CliError):
+class ObjectNotFound(CliError):
     """There is no such object."""
 
     exit_status = 66
 
 
-class ClusterAway(CliError):
+class ClusterUnavailable(CliError):
     """The API server does not answer."""
 
     exit_status = 69
 
 
-class ServiceAway(CliError):
+class RestUnavailable(CliError):
     """The REST API cannot be reached."""
 
     exit_status = 69
@@ -106,64 +106,66 @@ class Internal(CliError):
     exit_status = 70
 
 
-class NotAllowed(CliError):
+class PermissionDenied(CliError):
     """The caller lacks a permission."""
 
     exit_status = 77
 
 
-class NotKnown(NotAllowed):
-    """The REST API does not know the caller."""
+class Unauthenticated(PermissionDenied):
+    """The REST API does not accept the caller's credentials."""
 
 
-class SettingsWrong(CliError):
+class ConfigurationInvalid(CliError):
     """The command cannot determine the cluster."""
 
     exit_status = 78
 
 
-def of_kube(error: kube.KubeError | SettingsInvalid | LifecycleRefused) -> CliError:
+def from_kube_error(error: kube.KubeError | SettingsInvalid | LifecycleRefused) -> CliError:
     """Return an error of the API server in the form for users."""
     match error:
         case SettingsInvalid():
-            return SettingsWrong(str(error))
+            return ConfigurationInvalid(str(error))
         case LifecycleRefused():
-            return InputWrong(str(error))
+            return InputInvalid(str(error))
         case kube.Unreachable():
-            return ClusterAway(f"{error}; is the cluster up, and KUBECONFIG the right one?")
+            return ClusterUnavailable(f"{error}; check that the cluster is up, and KUBECONFIG")
         case kube.Refused():
-            return _of_refusal(error)
+            return _from_refusal(error)
         case kube.NotSignedIn():
-            return NotAllowed(str(error))
+            return PermissionDenied(str(error))
         case _:
             return CliError(str(error))
 
 
-def _of_refusal(error: kube.Refused) -> CliError:
+def _from_refusal(error: kube.Refused) -> CliError:
     match error.status:
         case 401:
-            return NotAllowed(
-                f"the API server does not know you ({error.said}); sign in again, or use another "
-                "context"
+            return PermissionDenied(
+                f"the API server does not accept your credentials ({error.said}); sign in again, "
+                "or use another context"
             )
         case 403:
-            fix = "ask an administrator of the cluster for that right"
-            return NotAllowed(f"{error.said}; {fix}{_of_nodes(error.said)}")
+            fix = "request that permission from an administrator of the cluster"
+            return PermissionDenied(f"{error.said}; {fix}{_node_permission_hint(error.said)}")
         case 404:
-            return NotThere(_not_found(error))
+            return ObjectNotFound(_not_found(error))
         case 400 | 422:
-            return InputWrong(error.said)
+            return InputInvalid(error.said)
         case status if status == 429 or status >= 500:  # noqa: PLR2004 - of HTTP
             asked = error.retry_after_seconds
             when = "" if asked is None else f" in {asked:g} s"
-            return ClusterAway(f"the API server cannot answer now ({error.said}); try again{when}")
+            return ClusterUnavailable(
+                f"the API server cannot answer now ({error.said}); try again{when}"
+            )
         case _:
             taken = "already exists" in error.said
             fix = "; choose another --name, or delete that one"
-            return InputWrong(error.said + fix) if taken else CliError(error.said)
+            return InputInvalid(error.said + fix) if taken else CliError(error.said)
 
 
-def _of_nodes(said: str) -> str:
+def _node_permission_hint(said: str) -> str:
     """Return a hint: GPUNodes are cluster-scoped, which a tenant's roles do not cover."""
     found = _READS_NODES.search(said)
     if found is None:

@@ -14,7 +14,7 @@ from gpupack_crds.kinds import GpuJob
 SHOWN_NAMES = 5
 
 
-def explained(
+def job_lines(
     job: GpuJob, more: Explanation | None, workers: Sequence[PlacedWorker] = ()
 ) -> Iterator[str]:
     """Yield lines: phase, reason, the queue, what would help, the workers, the attempts."""
@@ -29,11 +29,11 @@ def explained(
     if message:
         yield f"  {plain(message)}"
     if job.spec.suspend and not status.finished:
-        yield f"  Start it again: gpupack resume -n {namespace} {name}"
+        yield f"  Resume it: gpupack resume -n {namespace} {name}"
     if more is not None:
-        yield from _advised(more, waits=status.phase == "Pending")
+        yield from _advice_lines(more, waits=status.phase == "Pending")
     if (request := status.nodes_request) and request.state:
-        yield f"Nodes were asked for: {request.state} {plain(request.message)}".rstrip()
+        yield f"Node request: {request.state} {plain(request.message)}".rstrip()
     if workers:
         yield "Workers:"
         yield from (f"  {each.line}" for each in workers)
@@ -42,13 +42,13 @@ def explained(
         yield from (f"  {_attempt(each)}" for each in status.attempts)
 
 
-def explained_pod(
+def pod_lines(
     title: str, condition: str, more: Explanation | None, *, is_queued: bool = True
 ) -> Iterator[str]:
     """Yield lines about a pod that waits; `condition`: the message of its condition."""
     if not is_queued:
-        yield f"pod {plain(title)} has no node, and does not wait in gpupack's queue"
-        yield f"  {plain(condition or 'no scheduler has answered yet')}"
+        yield f"pod {plain(title)} has no node, and is not in gpupack's queue"
+        yield f"  {plain(condition or 'no scheduler has handled it yet')}"
         return
     if more is None:
         yield f"pod {plain(title)} waits"
@@ -56,28 +56,28 @@ def explained_pod(
         return
     yield f"pod {plain(title)} waits: {plain(more.reason)}"
     yield f"  {plain(more.message or condition)}"
-    yield from _advised(more, waits=True)
+    yield from _advice_lines(more, waits=True)
 
 
-def _advised(more: Explanation, *, waits: bool) -> Iterator[str]:
+def _advice_lines(more: Explanation, *, waits: bool) -> Iterator[str]:
     """Yield the place in the queue, and what would help."""
     if waits:
-        yield from queued(
+        yield from queue_lines(
             more.position,
             more.waiting,
             estimated_wait_seconds=more.estimated_wait_seconds,
             ahead=more.ahead,
         )
         if more.ahead_hidden:
-            yield f"  {of_others(more.ahead_hidden)} {_is(more.ahead_hidden)} ahead of it"
+            yield f"  {hidden_text(more.ahead_hidden)} {_is(more.ahead_hidden)} ahead of it"
         if more.fits_now:
-            yield "  It would fit now: it waits for its turn."
+            yield "  It would fit now; jobs ahead of it or quotas block it."
     if more.would_help:
         yield "What would help:"
         yield from (f"  - {plain(each)}" for each in more.would_help)
 
 
-def queued(
+def queue_lines(
     position: int | None,
     waiting: int,
     *,
@@ -95,7 +95,7 @@ def queued(
         yield f"  Expected to start within {figures.duration(estimated_wait_seconds)}"
 
 
-def of_others(count: int) -> str:
+def hidden_text(count: int) -> str:
     """Return text for jobs that the caller may not see."""
     return f"{count} of {'another namespace' if count == 1 else 'other namespaces'}"
 
@@ -105,7 +105,7 @@ def _is(count: int) -> str:
 
 
 def _attempt(attempt: Attempt) -> str:
-    outcome = attempt.outcome or "goes on"
+    outcome = attempt.outcome or "running"
     parts = [f"{attempt.number}: {outcome}", _span(attempt)]
     if attempt.nodes:
         parts.append(f"on {plain(str(attempt.nodes))}")

@@ -19,7 +19,7 @@ from gpupack_cli.chosen_workers import ChosenWorkers
 from gpupack_cli.log_sink import LogSink
 from gpupack_cli.notes import note
 from gpupack_cli.worker import Worker, workers_of
-from gpupack_cli.worker_log import MAY_PASS, WorkerLog, require_passing
+from gpupack_cli.worker_log import TRANSIENT_ERRORS, WorkerLog, raise_permanent
 from gpupack_crds import names
 from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_kubeclient import errors, listing, objects
@@ -30,7 +30,7 @@ from gpupack_kubeclient.resources import PODS, Resource
 T = TypeVar("T", bound=objects.Object)
 
 LATEST: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
-LOST_PAUSE: Final = 1.0
+LOST_PAUSE_SECONDS: Final = 1.0
 LOGS_SECONDS: Final = 10.0
 """Seconds for which logs may continue after the job has ended."""
 
@@ -64,7 +64,7 @@ class Follower:
         """UIDs of deleted pods."""
         self._logs: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._reported = ("", "", "")
-        self._over = asyncio.Event()
+        self._job_ended = asyncio.Event()
         self._lost = False
         """Whether it was reported that the API server does not answer."""
 
@@ -81,9 +81,9 @@ class Follower:
                 group.create_task(self._watch_pods(group)),
             ]
             self._see(self.job)
-            await self._over.wait()
+            await self._job_ended.wait()
             await self._read_pods(group)
-            await self._drain()
+            await self._wait_for_logs()
             for task in (*watches, *self._logs.values()):
                 task.cancel()
         return self.job
@@ -112,8 +112,8 @@ class Follower:
             found = await self._api.get(GPUJOBS, metadata.name, namespace=metadata.namespace)
         except errors.NotFound as error:
             raise self._deleted() from error
-        except MAY_PASS as error:
-            require_passing(error)
+        except TRANSIENT_ERRORS as error:
+            raise_permanent(error)
             return
         self._see_same(found)
 
@@ -135,14 +135,14 @@ class Follower:
                         see(event)
         except errors.Expired:
             return
-        except MAY_PASS as error:
-            require_passing(error)
+        except TRANSIENT_ERRORS as error:
+            raise_permanent(error)
             if not self._lost:
                 signed_out = isinstance(error, errors.NotSignedIn)
                 why = str(error) if signed_out else "the API server does not answer"
-                note(f"{why}; it is tried again")
+                note(f"{why}; retrying")
             self._lost = True
-            await asyncio.sleep(LOST_PAUSE)
+            await asyncio.sleep(LOST_PAUSE_SECONDS)
 
     def _see_job(self, event: Event) -> None:
         job = decode(event.object, GpuJob)
@@ -151,7 +151,7 @@ class Follower:
         self._see_same(job)
 
     def _see_same(self, job: GpuJob) -> None:
-        """Take in the job; another job of that name means that this one is gone."""
+        """Update the job; another job of that name means that this one is gone."""
         if job.metadata.uid != self.job.metadata.uid:
             raise self._deleted()
         self._see(job)
@@ -171,7 +171,7 @@ class Follower:
             note(f"{job.metadata.name}: {status.phase}{where} ({status.reason}){why}")
         self._reported = news
         if status.finished:
-            self._over.set()
+            self._job_ended.set()
 
     def _see_pod(self, event: Event, group: asyncio.TaskGroup) -> None:
         pod = decode(event.object, Pod)
@@ -190,7 +190,7 @@ class Follower:
             worker,
             self._sink,
             prefix=self._chosen.prefix(worker.index),
-            over=lambda: uid in self._gone or self._workers[worker.key].ended,
+            is_over=lambda: uid in self._gone or self._workers[worker.key].ended,
             tail=self._tail,
         )
 
@@ -202,18 +202,18 @@ class Follower:
             async for page in listing.pages(self._api, PODS, namespace=where, selectors=selectors):
                 for raw in page.items:
                     self._see_pod(Event("MODIFIED", raw), group)
-        except MAY_PASS as error:
-            require_passing(error)
-            note("the API server does not answer; what the workers ended with may not be known")
+        except TRANSIENT_ERRORS as error:
+            raise_permanent(error)
+            note("the API server does not answer; the workers' exit codes may be unknown")
 
-    async def _drain(self) -> None:
+    async def _wait_for_logs(self) -> None:
         """Wait until the logs have ended, or brought nothing for LOGS_SECONDS."""
         loop, seen, deadline = asyncio.get_running_loop(), -1, 0.0
         while tasks := [task for task in self._logs.values() if not task.done()]:
             if self._sink.lines != seen or not self._sink.go.is_set():
                 seen, deadline = self._sink.lines, loop.time() + LOGS_SECONDS
             elif loop.time() >= deadline:
-                note("the end of the log does not come; `gpupack logs` shows what there is")
+                note("the end of the log is missing; `gpupack logs` shows the available lines")
                 return
             await asyncio.wait(tasks, timeout=0.5)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gpupack_cli.errors import InputWrong, UsageWrong
+from gpupack_cli.errors import InputInvalid, UsageInvalid
 from gpupack_crds import names
 from gpupack_crds.kinds import owner_reference
 from gpupack_kubeclient.objects import Json
@@ -29,7 +29,7 @@ _FILE: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class JobOptions:
     """The options of a new job.
 
     Attributes:
@@ -71,14 +71,14 @@ class Wanted:
     non_root: bool = False
 
 
-def manifests(wanted: Wanted, namespace: str) -> tuple[Json, Json | None]:
+def build_manifests(wanted: JobOptions, namespace: str) -> tuple[Json, Json | None]:
     """Return the GPUJob, and the ConfigMap that it needs.
 
     Raises:
-        UsageWrong: options without a valid meaning.
-        InputWrong: a script cannot be read, or all together are too large.
+        UsageInvalid: options without a valid meaning.
+        InputInvalid: a script cannot be read, or all together are too large.
     """
-    name = wanted.name or made_name(wanted.command)
+    name = wanted.name or generate_name(wanted.command)
     scripts = _read(wanted.scripts)
     job: Json = {
         "apiVersion": names.API_VERSION,
@@ -113,7 +113,7 @@ def as_yaml(documents: list[Json]) -> str:
     return written
 
 
-def made_name(command: tuple[str, ...]) -> str:
+def generate_name(command: tuple[str, ...]) -> str:
     """Return a name from the script or program, with random letters that make it unique."""
     words = [word for word in command if word.endswith((".py", ".sh"))] or list(command)
     stem = Path(words[0]).stem.lower()
@@ -124,14 +124,14 @@ def made_name(command: tuple[str, ...]) -> str:
     return f"{slug if begins_well else f'job-{slug}'.rstrip('-')[:40]}-{suffix}"
 
 
-def owned_by(job: Json) -> Json:
+def owner_patch(job: Json) -> Json:
     """Return the owner that removes the ConfigMap with its job."""
     metadata = job["metadata"]
     owner = owner_reference(metadata["name"], metadata["uid"])
     return {"metadata": {"ownerReferences": [owner]}}
 
 
-def _size(wanted: Wanted) -> Json:
+def _size(wanted: JobOptions) -> Json:
     size: Json = {"workers": wanted.workers}
     if wanted.pod_per_worker:
         size["podPerWorker"] = True
@@ -147,19 +147,19 @@ def _share(text: str) -> Json:
 
     parts = _SHARE.fullmatch(text)
     if parts is None:
-        raise UsageWrong(f"--share {text!r} is no share; write percent and memory, such as 25,10Gi")
+        raise UsageInvalid(f"--share {text!r} is not a share; write percent and memory, as 25,10Gi")
     percent, memory = parts["percent"], parts["memory"]
     if not _PERCENT.fullmatch(percent):
-        raise UsageWrong(f"--share {text!r}: the percentage {percent!r} must be from 1 to 99")
+        raise UsageInvalid(f"--share {text!r}: the percentage {percent!r} must be from 1 to 99")
     if not re.fullmatch(MEMORY_PATTERN, memory) or not 1 << 20 <= quantity.amount(memory) < 1 << 50:
-        raise UsageWrong(
+        raise UsageInvalid(
             f"--share {text!r}: the memory {memory!r} must be at least 1Mi and less than 1Pi, "
             "such as 10Gi"
         )
     return {"percent": int(percent), "memory": memory}
 
 
-def _rules(wanted: Wanted) -> Json:
+def _rules(wanted: JobOptions) -> Json:
     given: Json = {
         "gpuModels": list(wanted.models),
         "minMemory": wanted.min_memory,
@@ -173,7 +173,7 @@ def _rules(wanted: Wanted) -> Json:
     )
 
 
-def _pod(wanted: Wanted, name: str) -> Json:
+def _pod(wanted: JobOptions, name: str) -> Json:
     container: Json = {
         "name": names.WORKER_CONTAINER,
         "image": wanted.image,
@@ -207,7 +207,7 @@ def _environment(texts: tuple[str, ...]) -> list[Json]:
     for text in texts:
         variable = _variable(text)
         if variable["name"] in variables:
-            raise UsageWrong(f"--env gives {variable['name']} twice; give each name once")
+            raise UsageInvalid(f"--env gives {variable['name']} twice; give each name once")
         variables[variable["name"]] = variable
     return list(variables.values())
 
@@ -215,7 +215,7 @@ def _environment(texts: tuple[str, ...]) -> list[Json]:
 def _variable(text: str) -> Json:
     name, equals, value = text.partition("=")
     if not equals or not _VARIABLE.fullmatch(name):
-        raise UsageWrong(f"--env {text!r} is no variable; write NAME=VALUE")
+        raise UsageInvalid(f"--env {text!r} is not a variable; write NAME=VALUE")
     return {"name": name, "value": value}
 
 
@@ -223,17 +223,17 @@ def _read(scripts: tuple[Path, ...]) -> Mapping[str, Any]:
     found: dict[str, str] = {}
     for path in scripts:
         if not _FILE.fullmatch(path.name) or path.name in found:
-            raise UsageWrong(
-                f"--script {path}: each needs a name of its own, of letters, digits, . - and _"
+            raise UsageInvalid(
+                f"--script {path}: each needs a unique name of letters, digits, . - and _"
             )
         try:
             with path.open("rb") as file:  # one byte more than allowed: no file fills the memory
                 found[path.name] = file.read(MAX_SCRIPT_BYTES + 1).decode()
         except (OSError, UnicodeDecodeError) as error:
-            raise InputWrong(f"the script {path} cannot be read as text: {error}") from error
+            raise InputInvalid(f"the script {path} cannot be read as text: {error}") from error
     size = sum(len(text.encode()) for text in found.values())
     if size > MAX_SCRIPT_BYTES:
-        raise InputWrong(
+        raise InputInvalid(
             f"the scripts have more than {MAX_SCRIPT_BYTES >> 10} KiB, the limit of a job; "
             "put them into the image, or on a volume"
         )

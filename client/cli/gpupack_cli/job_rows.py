@@ -15,17 +15,17 @@ JOB_COLUMNS: Final = (
     Column("namespace"),
     Column("name"),
     Column("phase"),
-    Column("workers", right=True, least_width=100),
+    Column("workers", right=True, min_width=100),
     Column("gpus", right=True),
-    Column("nodes", least_width=120),
+    Column("nodes", min_width=120),
     Column("reason"),
     Column("age", right=True),
-    Column("result", least_width=140),
+    Column("result", min_width=140),
     Column("attempt", right=True, wide=True),
     Column("restarts", right=True, wide=True),
     Column("preempted", right=True, wide=True),
     Column("priority", right=True, wide=True),
-    Column("message", least_width=160, rest=True),
+    Column("message", min_width=160, rest=True),
 )
 
 
@@ -49,7 +49,7 @@ class JobRow(msgspec.Struct, frozen=True):
     started: str | None
 
     @classmethod
-    def of(cls, job: GpuJob) -> "JobRow":
+    def from_object(cls, job: GpuJob) -> "JobRow":
         """Return the row of an object."""
         status = job.status
         return cls(

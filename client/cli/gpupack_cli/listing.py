@@ -12,7 +12,7 @@ from gpupack_kubeclient.resources import Resource
 T = TypeVar("T", bound=objects.Object)
 
 
-async def listed(
+async def list_objects(
     api: Api,
     resource: Resource[T],
     *,

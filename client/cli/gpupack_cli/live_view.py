@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A live picture of nodes that survives every lost connection.
+"""A live view of nodes that survives every lost connection.
 
-    connect ─► look, draw, wait ─► look …
-     ▲                            │ an error that may pass
-     └──── the last picture stays, with its age and what is wrong ◄┘
+    connect ─► read, draw, wait ─► read …
+     ▲                            │ a transient error
+     └──── the last state is shown, with its age and the error ◄┘
 
-The first picture is required: before it, an error ends the command.
+The first read is required: its error ends the command.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from rich.live import Live
 
 from gpupack_cli import errors
 from gpupack_cli.answers import Status
-from gpupack_cli.bars import NodeBar, drawn
+from gpupack_cli.bars import NodeBar, render_bars
 from gpupack_cli.text import plain
-from gpupack_cli.worker_log import may_pass
+from gpupack_cli.worker_log import is_transient
 from gpupack_kubeclient.errors import KubeError
 
-Seen = tuple[list[NodeBar], Status | None]
-Look = Callable[[], Awaitable[Seen]]
-Connect = Callable[[], AbstractAsyncContextManager[Look]]
+NodesState = tuple[list[NodeBar], Status | None]
+ReadNodes = Callable[[], Awaitable[NodesState]]
+Connect = Callable[[], AbstractAsyncContextManager[ReadNodes]]
 
-REDRAWN_PER_SECOND: Final = 1
-"""Redraw rate, so that the age of a picture visibly grows."""
+REDRAWS_PER_SECOND: Final = 1
+"""Redraw rate, so that the shown age increases."""
 
 SLOW_SECONDS: Final = 3.0
-"""Maximum seconds of a read until the picture shows its age."""
+"""Maximum seconds of a read until the view shows its age."""
 
 
 class Connection:
@@ -45,46 +45,46 @@ class Connection:
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
-        self._look: Look | None = None
+        self._read: ReadNodes | None = None
         self._stack = contextlib.AsyncExitStack()
 
-    async def look(self) -> Seen:
+    async def read(self) -> NodesState:
         """Connect where there is no connection, and read; raises CliError, KubeError."""
-        if self._look is None:
-            self._look = await self._stack.enter_async_context(self._connect())
-        return await self._look()
+        if self._read is None:
+            self._read = await self._stack.enter_async_context(self._connect())
+        return await self._read()
 
     async def close(self) -> None:
         """Close the connection."""
-        self._look = None
+        self._read = None
         await self._stack.aclose()
 
 
 class Picture:
-    """The last known state, as a picture.
+    """The view of the last known state.
 
     Args:
         console: terminal.
         seen: nodes, and the cluster's sums.
-        fresh_seconds: maximum age of a picture that does not show its age.
+        fresh_seconds: age from which the view shows it.
     """
 
-    def __init__(self, console: Console, seen: Seen, *, fresh_seconds: float) -> None:
+    def __init__(self, console: Console, seen: NodesState, *, fresh_seconds: float) -> None:
         self._console, self._fresh_seconds = console, fresh_seconds
-        self.see(seen)
+        self.update(seen)
 
-    def see(self, seen: Seen) -> None:
-        """Take a new state."""
+    def update(self, seen: NodesState) -> None:
+        """Replace the state."""
         self._seen, self._moment, self._trouble = seen, dt.datetime.now(dt.UTC), ""
 
-    def keep(self, trouble: str) -> None:
-        """Keep the last state, with the reason."""
+    def keep_stale(self, trouble: str) -> None:
+        """Keep the last state, and show this error with it."""
         self._trouble = trouble
 
-    def drawn(self) -> Group:
-        """Draw the picture, with its age where there is no newer one."""
+    def render(self) -> Group:
+        """Render the view, with its age where it is old."""
         bars, status = self._seen
-        return drawn(
+        return render_bars(
             bars,
             status=status,
             moment=self._moment,
@@ -97,11 +97,15 @@ class Picture:
         seconds = (dt.datetime.now(dt.UTC) - self._moment).total_seconds()
         if not self._trouble and seconds < self._fresh_seconds:
             return ""
-        return f"This picture is {seconds:.0f} s old; trying again. {self._trouble}".rstrip()
+        return f"This data is {seconds:.0f} s old; retrying. {self._trouble}".rstrip()
 
 
-async def watched(
-    connect: Connect, chosen: Callable[[Seen], Seen], *, console: Console, interval_seconds: float
+async def run_live_view(
+    connect: Connect,
+    chosen: Callable[[NodesState], NodesState],
+    *,
+    console: Console,
+    interval_seconds: float,
 ) -> None:
     """Show the nodes until the task is cancelled.
 
@@ -116,37 +120,37 @@ async def watched(
     """
     connection = Connection(connect)
     try:
-        seen = chosen(await connection.look())
+        seen = chosen(await connection.read())
         picture = Picture(console, seen, fresh_seconds=interval_seconds + SLOW_SECONDS)
         with Live(
             console=console,
             screen=True,
-            refresh_per_second=REDRAWN_PER_SECOND,
-            get_renderable=picture.drawn,
+            refresh_per_second=REDRAWS_PER_SECOND,
+            get_renderable=picture.render,
         ) as live:
             live.refresh()
             while True:
                 await asyncio.sleep(interval_seconds)
-                await _seen_again(connection, chosen, picture)
+                await _refresh(connection, chosen, picture)
                 live.refresh()
     finally:
         await connection.close()
 
 
-async def _seen_again(
-    connection: Connection, chosen: Callable[[Seen], Seen], picture: Picture
+async def _refresh(
+    connection: Connection, chosen: Callable[[NodesState], NodesState], picture: Picture
 ) -> None:
     try:
-        picture.see(chosen(await connection.look()))
+        picture.update(chosen(await connection.read()))
     except (errors.CliError, KubeError) as error:
-        if not _may_pass(error):
+        if not _is_transient(error):
             raise
-        shown = errors.of_kube(error) if isinstance(error, KubeError) else error
-        picture.keep(plain(str(shown)))
+        shown = errors.from_kube_error(error) if isinstance(error, KubeError) else error
+        picture.keep_stale(plain(str(shown)))
         await connection.close()
 
 
-def _may_pass(error: errors.CliError | KubeError) -> bool:
+def _is_transient(error: errors.CliError | KubeError) -> bool:
     if isinstance(error, KubeError):
-        return may_pass(error)
-    return isinstance(error, errors.ServiceAway | errors.ClusterAway)
+        return is_transient(error)
+    return isinstance(error, errors.RestUnavailable | errors.ClusterUnavailable)

@@ -37,7 +37,7 @@ class LogPosition:
         """Prepare for a new stream: the remembered lines come again."""
         self._repeated = set(self._known)
 
-    def fresh(self, line: bytes) -> bytes | None:
+    def new_text(self, line: bytes) -> bytes | None:
         """Return the line without its time; None: it was shown before."""
         digest = hashlib.blake2b(line, digest_size=16).digest()
         if digest in self._repeated:

@@ -10,7 +10,7 @@ from gpupack_terminal import Screen, screen
 
 
 class LogSink:
-    """A writer of lines, which waits while the user is asked something.
+    """A writer of lines, which waits while the user answers a prompt.
 
     Args:
         out: gets the lines.

@@ -26,11 +26,11 @@ COMMANDS: Final = {
     "completion": "Print the completion script of a shell.",
     "cost": "List GPU-hours, energy and costs.",
     "doctor": "Check the installation, and list what to fix.",
-    "drain": "Take a node's GPUs out of service, and wait until they are empty.",
+    "drain": "Cordon a node's GPUs, stop their jobs, and wait until all are free.",
     "explain": "Explain why a job waits, and what would help.",
-    "gpu": "Show single GPUs, take them out of service and back.",
+    "gpu": "Show, cordon and uncordon single GPUs.",
     "jobs": "List GPUJobs.",
-    "logs": "Show what the workers of a job print.",
+    "logs": "Show the logs of a job's workers.",
     "nodes": "List nodes with GPUs.",
     "queue": "List pending jobs and pods, and why they wait.",
     "quota": "List quotas and their usage.",
@@ -84,18 +84,18 @@ def group() -> None:
 
 
 def main() -> None:
-    """Run as for a user; no error is a traceback."""
+    """Run the command for a user; errors are sentences, and not tracebacks."""
     program = program_name(sys.argv[0])
-    sys.exit(gpupack_terminal.run(lambda: called(sys.argv[1:], program=program), program=NAME))
+    sys.exit(gpupack_terminal.run(lambda: run_command(sys.argv[1:], program=program), program=NAME))
 
 
 def program_name(path: str) -> str:
-    """Return what a user types: kubectl starts its plugins by their file's name."""
+    """Return the command that a user types: kubectl starts its plugins by their file's name."""
     name = PurePath(path).stem
     return "kubectl gpupack" if name == "kubectl-gpupack" else "gpupack"
 
 
-def called(arguments: Sequence[str], *, program: str = "gpupack") -> int:
+def run_command(arguments: Sequence[str], *, program: str = "gpupack") -> int:
     """Run with these arguments; return the exit status."""
     debug = "--debug" in _before_command(arguments)
     logging.basicConfig(level=logging.DEBUG if debug else logging.CRITICAL)
@@ -127,15 +127,15 @@ def _report_error(error: Exception) -> int:
         return error.exit_code
     if isinstance(error, click.Abort):
         return errors.INTERRUPTED
-    mended = _of_ours(error) or errors.Internal(
-        f"a fault of the command itself: {type(error).__name__}: {error}; --debug shows where"
+    reported = _known_error(error) or errors.Internal(
+        f"internal error: {type(error).__name__}: {error}; --debug shows the traceback"
     )
-    if str(mended):
-        _complain(str(mended))
-    return mended.status
+    if str(reported):
+        _print_error(str(reported))
+    return reported.status
 
 
-def _of_ours(error: Exception) -> errors.CliError | None:
+def _known_error(error: Exception) -> errors.CliError | None:
     from gpupack_crds.errors import LifecycleRefused  # noqa: PLC0415 - only where it went wrong
     from gpupack_kubeclient.environment import SettingsInvalid  # noqa: PLC0415 - only where it went wrong
     from gpupack_kubeclient.errors import KubeError  # noqa: PLC0415 - as above
@@ -143,9 +143,9 @@ def _of_ours(error: Exception) -> errors.CliError | None:
     if isinstance(error, errors.CliError):
         return error
     if isinstance(error, KubeError | SettingsInvalid | LifecycleRefused):
-        return errors.of_kube(error)
+        return errors.from_kube_error(error)
     return None
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     click.echo(f"{NAME}: {plain(text)}", err=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests from the user."""
+"""Parsing of manifest files."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 import yaml
 
-from gpupack_cli.errors import InputWrong
+from gpupack_cli.errors import InputInvalid
 from gpupack_crds import names
 
 MAX_BYTES: Final = 4 << 20
@@ -17,24 +17,24 @@ def objects_of_kind(path: Path, kind: str) -> list[dict[str, Any]]:
     """Return the objects of one of gpupack's kinds in a file; skip other kinds.
 
     Raises:
-        InputWrong: it cannot be read, or is not a manifest.
+        InputInvalid: it cannot be read, or is not a manifest.
     """
     found = []
     for document in _documents(path):
         if document is None:
             continue
         if not isinstance(document, dict):
-            raise InputWrong(
-                f"{path} is no manifest: it holds {type(document).__name__} at its top"
+            raise InputInvalid(
+                f"{path} is not a manifest: its top level is {type(document).__name__}"
             )
         items = document.get("items") if document.get("kind") == "List" else [document]
         found += [each for each in items or [] if _is(each, kind)]
     for each in found:
         for part in ("metadata", "spec"):
             if not isinstance(each.get(part) or {}, dict):
-                raise InputWrong(f"{part} of a {kind} in {path} is no object")
+                raise InputInvalid(f"{part} of a {kind} in {path} is not an object")
     if not found:
-        raise InputWrong(f"{path} holds no {kind} of {names.API_VERSION}")
+        raise InputInvalid(f"{path} has no {kind} of {names.API_VERSION}")
     return found
 
 
@@ -51,9 +51,9 @@ def _documents(path: Path) -> list[Any]:
         with click.open_file(str(path), "rb") as file:
             text = file.read(MAX_BYTES + 1)
         if len(text) > MAX_BYTES:
-            raise InputWrong(f"{path} is larger than {MAX_BYTES >> 20} MiB; no manifest is")
+            raise InputInvalid(f"{path} is larger than {MAX_BYTES >> 20} MiB, the maximum")
         return list(yaml.safe_load_all(text))
     except OSError as error:
-        raise InputWrong(f"{path} cannot be read: {error.strerror}") from error
+        raise InputInvalid(f"{path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputWrong(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+        raise InputInvalid(f"{path} is not YAML: {' '.join(str(error).split())}") from error

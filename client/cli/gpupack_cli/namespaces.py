@@ -3,7 +3,7 @@
 
 from typing import Final
 
-from gpupack_cli.errors import NotThere
+from gpupack_cli.errors import ObjectNotFound
 from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_kubeclient import objects
 from gpupack_kubeclient.client import Api
@@ -17,25 +17,25 @@ async def require_namespace(api: Api, namespace: str) -> None:
     """Do nothing where the namespace exists, is empty, or may not be read by the caller.
 
     Raises:
-        NotThere: it does not exist.
+        ObjectNotFound: it does not exist.
     """
     if not namespace:
         return
     try:
         await api.get(NAMESPACES, namespace)
     except NotFound as error:
-        raise NotThere(
+        raise ObjectNotFound(
             f"namespace {namespace!r} does not exist; `kubectl get namespaces` lists them"
         ) from error
     except KubeError:
         return
 
 
-async def job_named(api: Api, name: str, namespace: str) -> GpuJob:
+async def get_job(api: Api, name: str, namespace: str) -> GpuJob:
     """Read a GPUJob.
 
     Raises:
-        NotThere: its namespace does not exist.
+        ObjectNotFound: its namespace does not exist.
         KubeError: it does not exist, or may not be read.
     """
     try:

@@ -23,23 +23,23 @@ NODE_COLUMNS: Final = (
     Column("free", right=True),
     Column("held", right=True),
     Column("shared", right=True),
-    Column("healthy", right=True, least_width=80),
-    Column("simulated", least_width=100),
+    Column("healthy", right=True, min_width=80),
+    Column("simulated", min_width=100),
     Column("mode", wide=True),
     Column("resources", wide=True),
     Column("driver", wide=True),
     Column("agent", wide=True),
-    Column("maintenance", least_width=90, rest=True),
+    Column("maintenance", min_width=90, rest=True),
 )
 GPU_COLUMNS: Final = (
     Column("index", right=True),
     Column("uuid"),
     Column("model"),
-    Column("memory", right=True, least_width=90),
+    Column("memory", right=True, min_width=90),
     Column("state"),
     Column("holder"),
-    Column("why", least_width=100, rest=True),
-    Column("since", least_width=160),
+    Column("why", min_width=100, rest=True),
+    Column("since", min_width=160),
     Column("clique", right=True, wide=True),
     Column("pci", wide=True),
 )
@@ -64,7 +64,7 @@ class NodeRow(msgspec.Struct, frozen=True):
     resources: str
 
     @classmethod
-    def of(cls, node: GpuNode) -> "NodeRow":
+    def from_object(cls, node: GpuNode) -> "NodeRow":
         """Return the row of an object."""
         status = node.status
         return cls(
@@ -85,7 +85,7 @@ class NodeRow(msgspec.Struct, frozen=True):
         )
 
     @classmethod
-    def of_answer(cls, node: Node) -> "NodeRow":
+    def from_rest(cls, node: Node) -> "NodeRow":
         """Return the row of a node in the REST API's answer, which has no maintenance reasons."""
         given = [each.given_percent for each in node.devices]
         out = sum(each.health == MAINTENANCE for each in node.devices)
@@ -143,7 +143,7 @@ class GpuRow(msgspec.Struct, frozen=True):
     holders: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, node: GpuNode, device: GpuDevice) -> "GpuRow":
+    def from_object(cls, node: GpuNode, device: GpuDevice) -> "GpuRow":
         """Return the row of a node's GPU; a state that keeps new work away has precedence."""
         state: str = device.health
         why, since = device.cause, device.since
@@ -170,7 +170,7 @@ class GpuRow(msgspec.Struct, frozen=True):
         )
 
     @classmethod
-    def of_answer(cls, device: Device) -> "GpuRow":
+    def from_rest(cls, device: Device) -> "GpuRow":
         """Return the row of a GPU in the REST API's answer."""
         return cls(
             index=device.index,
@@ -207,14 +207,16 @@ class NodeGpus(msgspec.Struct, frozen=True):
     held_by: str = ""
 
     @classmethod
-    def of(cls, node: GpuNode) -> "NodeGpus":
+    def from_object(cls, node: GpuNode) -> "NodeGpus":
         """Return the GPUs of an object."""
-        return cls([GpuRow.of(node, each) for each in node.status.devices], node.status.held_by)
+        return cls(
+            [GpuRow.from_object(node, each) for each in node.status.devices], node.status.held_by
+        )
 
     @classmethod
-    def of_answer(cls, node: Node) -> "NodeGpus":
+    def from_rest(cls, node: Node) -> "NodeGpus":
         """Return the GPUs in the REST API's answer."""
-        return cls([GpuRow.of_answer(each) for each in node.devices])
+        return cls([GpuRow.from_rest(each) for each in node.devices])
 
 
 def _resource(device: Device) -> str:

@@ -9,7 +9,7 @@ import click
 from gpupack_cli.text import plain
 from gpupack_terminal import screen
 
-SAID_SECONDS: Final = 1.0
+MIN_REPORTED_SECONDS: Final = 1.0
 """Minimum seconds of a pause that is reported."""
 
 
@@ -21,5 +21,5 @@ def note(text: str) -> None:
 
 def note_pause(seconds: float, error: BaseException | None) -> None:
     """Print that a request is retried after a pause, unless that is short."""
-    if seconds >= SAID_SECONDS:
+    if seconds >= MIN_REPORTED_SECONDS:
         note(f"{error}; trying again in {seconds:g} s")

@@ -29,7 +29,7 @@ class Output(enum.StrEnum):
         return self in (Output.JSON, Output.YAML)
 
 
-_OF_SESSION: Final = (
+_SESSION_FIELDS: Final = (
     "kubeconfig",
     "context",
     "namespace",
@@ -88,7 +88,7 @@ def session_options(*, rest: bool = False, namespaced: bool = True) -> Callable[
     def decorate(function: F) -> F:
         @functools.wraps(function)
         def call(**given: Any) -> Any:
-            chosen = {name: given.pop(name) for name in _OF_SESSION if name in given}
+            chosen = {name: given.pop(name) for name in _SESSION_FIELDS if name in given}
             return function(session=Session(environ=os.environ, **chosen), **given)
 
         decorated: Any = call

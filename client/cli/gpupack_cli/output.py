@@ -26,7 +26,7 @@ from gpupack_terminal import PIPE_COLUMNS, console, screen
 GAP: Final = 2
 """Spaces between two columns."""
 
-LEAST_REST: Final = 12
+MIN_REST_WIDTH: Final = 12
 """Minimum characters of the column that takes the rest."""
 
 STYLES: Final = {
@@ -62,7 +62,7 @@ class Column:
 
     name: str
     right: bool = False
-    least_width: int = 0
+    min_width: int = 0
     wide: bool = False
     rest: bool = False
 
@@ -92,7 +92,7 @@ def table(
         place
         for place, column in enumerate(columns)
         if output is Output.WIDE
-        or not (column.wide or (room is not None and room < column.least_width))
+        or not (column.wide or (room is not None and room < column.min_width))
     ]
     heading = [_Cell(name, cell_len(name), "bold") for name in map(_heading, columns)]
     lines = [heading, *cells]
@@ -114,7 +114,7 @@ def _widths(
     excess = sum(widths.values()) + GAP * (len(shown) - 1) - room
     for place in shown:
         if columns[place].rest and excess > 0:
-            cut = max(0, min(excess, widths[place] - LEAST_REST))
+            cut = max(0, min(excess, widths[place] - MIN_REST_WIDTH))
             widths[place], excess = widths[place] - cut, excess - cut
     return widths
 

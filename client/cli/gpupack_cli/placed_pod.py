@@ -55,10 +55,10 @@ class PlacedPod(msgspec.Struct, frozen=True):
         where = f"it was on {plain(self.node)}" if ended else f"on {plain(self.node)}"
         yield f"pod {plain(self.title)} is {plain(self.phase)}: {where}{since}"
         if self.gpus:
-            given = "  GPUs that it has given back: " if ended else "  GPUs: "
+            given = "  GPUs that it has released: " if ended else "  GPUs: "
             yield f"{given}{plain(', '.join(self.gpus))}"
         else:
-            yield "  GPUs: none by gpupack; on an observed node another device plugin chooses them"
+            yield "  GPUs: none from gpupack; on observed nodes another device plugin assigns them"
         if self.job:
             yield f"  It is a worker of GPUJob {plain(self.job)}: gpupack explain {plain(self.job)}"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What waits in the queue, as rows."""
+"""Pending jobs and pods as rows."""
 
 import datetime as dt
 from typing import Any, Final
@@ -17,16 +17,16 @@ QUEUE_COLUMNS: Final = (
     Column("namespace"),
     Column("name"),
     Column("gpus", right=True),
-    Column("priority", right=True, least_width=100),
+    Column("priority", right=True, min_width=100),
     Column("waits", right=True),
     Column("reason"),
-    Column("message", least_width=100, rest=True),
+    Column("message", min_width=100, rest=True),
 )
 
 
-def row_of(job: GpuJob) -> QueueRow:
+def row_from_object(job: GpuJob) -> QueueRow:
     """Return the row of an object, which does not have its position."""
-    return msgspec.convert(JobRow.of(job), QueueRow, from_attributes=True)
+    return msgspec.convert(JobRow.from_object(job), QueueRow, from_attributes=True)
 
 
 def cells(row: QueueRow, now: dt.datetime) -> tuple[Any, ...]:

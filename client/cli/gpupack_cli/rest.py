@@ -18,7 +18,7 @@ MAX_BYTES: Final = 256 << 20
 """Maximum size of an answer: a snapshot of 5,000 nodes and 20,000 pods has some tens of MiB."""
 
 
-LATER: Final = frozenset({429, 503})
+RETRYABLE: Final = frozenset({429, 503})
 
 
 class Problem(msgspec.Struct):
@@ -31,7 +31,7 @@ class Problem(msgspec.Struct):
     fix: str = ""
 
 
-class _Later(Exception):
+class _RetryLater(Exception):
     """The server requests a retry after `seconds`; it has done nothing."""
 
     def __init__(self, refusal: errors.CliError, seconds: float) -> None:
@@ -41,8 +41,8 @@ class _Later(Exception):
 
 def _pause(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
-    asked = error.seconds if isinstance(error, _Later) else None
-    seconds = patience.pause(state, asked_seconds=asked)
+    requested_seconds = error.seconds if isinstance(error, _RetryLater) else None
+    seconds = patience.pause(state, asked_seconds=requested_seconds)
     note_pause(seconds, error)
     return seconds
 
@@ -52,45 +52,45 @@ class Rest:
 
     Args:
         client: has the address and the credentials.
-        shows_certificate: a client certificate identifies the caller.
+        uses_certificate: a client certificate identifies the caller.
     """
 
-    def __init__(self, client: httpx.AsyncClient, *, shows_certificate: bool = False) -> None:
-        self._client, self.shows_certificate = client, shows_certificate
+    def __init__(self, client: httpx.AsyncClient, *, uses_certificate: bool = False) -> None:
+        self._client, self.uses_certificate = client, uses_certificate
 
     async def get(self, path: str, kind: type[T], **query: Any) -> T:
         """Send GET and return the decoded answer; raises CliError."""
-        asked = {name: value for name, value in query.items() if value not in ("", None)}
-        return decoded((await self._answer("GET", path, params=asked))[0], kind, path)
+        params = {name: value for name, value in query.items() if value not in ("", None)}
+        return decode_answer((await self._send("GET", path, params=params))[0], kind, path)
 
     async def get_bytes(self, path: str) -> bytes:
         """Send GET and return the body unchanged; raises CliError."""
-        return (await self._answer("GET", path))[0]
+        return (await self._send("GET", path))[0]
 
     async def get_linked(self, path: str, **query: str) -> tuple[bytes, dict[str, str]]:
         """Send GET and return the body unchanged, with the query of its next page.
 
         The query is empty where the answer has no Link to a next page. Raises CliError.
         """
-        body, answer = await self._answer("GET", path, params=query)
+        body, answer = await self._send("GET", path, params=query)
         following = answer.links.get("next", {}).get("url", "")
         return body, dict(httpx.URL(following).params) if following else {}
 
     async def post(self, path: str, body: Any, kind: type[T]) -> T:
         """Send a document; raises CliError."""
-        return decoded((await self._answer("POST", path, json=body))[0], kind, path)
+        return decode_answer((await self._send("POST", path, json=body))[0], kind, path)
 
-    async def _answer(self, method: str, path: str, **given: Any) -> tuple[bytes, httpx.Response]:
+    async def _send(self, method: str, path: str, **given: Any) -> tuple[bytes, httpx.Response]:
         """Send until there is an answer, as long as the server requests it; raises CliError."""
         trying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(_Later),
+            retry=tenacity.retry_if_exception_type(_RetryLater),
             wait=_pause,
             stop=lambda state: patience.is_enough(state, is_asked=True),
             reraise=True,
         )
         try:
             return await trying(self._once, method, path, **given)
-        except _Later as error:
+        except _RetryLater as error:
             raise error.refusal from error
 
     async def _once(self, method: str, path: str, **given: Any) -> tuple[bytes, httpx.Response]:
@@ -101,34 +101,36 @@ class Rest:
                     parts.append(part)
                     size += len(part)
                     if size > MAX_BYTES:
-                        raise errors.ServiceAway(f"the answer to {path} is larger than {size} B")
+                        raise errors.RestUnavailable(
+                            f"the answer to {path} is larger than {size} B"
+                        )
         except httpx.HTTPError as error:
-            raise errors.ServiceAway(
+            raise errors.RestUnavailable(
                 f"the REST API at {self._client.base_url.copy_with(path='/')} does not answer: "
                 f"{str(error) or type(error).__name__}{self._fix(error)}"
             ) from error
         if response.status_code >= 400:  # noqa: PLR2004 - where HTTP's errors begin
-            refusal = refused(response.status_code, b"".join(parts), path)
-            asked = response.headers.get("Retry-After", "")
-            if response.status_code in LATER and asked.isdecimal():
-                raise _Later(refusal, float(asked))
+            refusal = refusal_error(response.status_code, b"".join(parts), path)
+            header = response.headers.get("Retry-After", "")
+            if response.status_code in RETRYABLE and header.isdecimal():
+                raise _RetryLater(refusal, float(header))
             raise refusal
         return b"".join(parts), response
 
     def _fix(self, error: httpx.HTTPError) -> str:
         """Return what to do; a server hangs up silently on a bad client certificate."""
-        if self.shows_certificate and isinstance(error, _HUNG_UP):
+        if self.uses_certificate and isinstance(error, _CONNECTION_CLOSED):
             return (
-                "; perhaps it does not take your client certificate: is it of this cluster, and "
-                "has it not ended? GPUPACK_TOKEN goes before it"
+                "; check your client certificate: it must be of this cluster and must not have "
+                "expired; GPUPACK_TOKEN has precedence over it"
             )
-        return _of_its_certificate(error)
+        return _certificate_hint(error)
 
 
-_HUNG_UP: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+_CONNECTION_CLOSED: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
-def _of_its_certificate(error: BaseException) -> str:
+def _certificate_hint(error: BaseException) -> str:
     """Return what to do where the certificate is the cause; the library wraps that error."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
@@ -136,27 +138,27 @@ def _of_its_certificate(error: BaseException) -> str:
     if cause is None:
         return ""
     return (
-        "; name a file with the ca.crt of Secret gpupack-api-certificate, or your own CA, by "
+        "; give a file with the ca.crt of Secret gpupack-api-certificate, or your own CA, by "
         "--ca or GPUPACK_CA"
     )
 
 
-def decoded(data: bytes, kind: type[T], path: str) -> T:
+def decode_answer(data: bytes, kind: type[T], path: str) -> T:
     """Decode an answer.
 
     Raises:
-        ServiceAway: it is not of this API, or of another version.
+        RestUnavailable: it is not of this API, or of another version.
     """
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise errors.ServiceAway(
-            f"the answer to {path} cannot be read: {error}; are gpupack-api and this command of "
-            "one version?"
+        raise errors.RestUnavailable(
+            f"the answer to {path} cannot be read: {error}; use the same version of gpupack-api "
+            "and of this command"
         ) from error
 
 
-def refused(status: int, body: bytes, path: str) -> errors.CliError:
+def refusal_error(status: int, body: bytes, path: str) -> errors.CliError:
     """Return a refusal in the form for users."""
     try:
         problem = msgspec.json.decode(body, type=Problem)
@@ -167,20 +169,20 @@ def refused(status: int, body: bytes, path: str) -> errors.CliError:
         detail = f"{detail}; {problem.fix}"
     match status:
         case 400 | 413 | 422:
-            return errors.InputWrong(detail)
+            return errors.InputInvalid(detail)
         case 401:
-            why = "takes a token here" if problem.field else "does not know you"
-            return errors.NotKnown(
+            why = "needs a token here" if problem.field else "does not accept your credentials"
+            return errors.Unauthenticated(
                 f"the REST API {why} ({problem.detail}); use a kubeconfig with a token, or set "
                 "GPUPACK_TOKEN to what `kubectl create token ACCOUNT` prints"
             )
         case 403:
-            return errors.NotAllowed(detail)
+            return errors.PermissionDenied(detail)
         case 404 if problem.detail not in {"", "Not Found"}:
-            return errors.NotThere(detail)
+            return errors.ObjectNotFound(detail)
         case 404:
-            return errors.ServiceAway(
+            return errors.RestUnavailable(
                 f"this gpupack-api has no call {path}; upgrade it, or use an older gpupack"
             )
         case _:
-            return errors.ServiceAway(f"the REST API cannot answer {path} now: {detail}")
+            return errors.RestUnavailable(f"the REST API cannot answer {path} now: {detail}")

@@ -20,62 +20,68 @@ from gpupack_kubeclient.errors import Refused
 
 T = TypeVar("T")
 
-PAGE: Final = 5000
-SHOWN: Final = 20
-OMITTED: Final = "it omits drivers, agents, causes and reasons of maintenance"
+PAGE_SIZE: Final = 5000
+MAX_NAMES: Final = 20
+OMITTED_TEXT: Final = "it omits drivers, agents, causes and reasons of maintenance"
 
 
-async def read_or_asked(
+async def read_with_fallback(
     session: Session,
     api: Api,
-    read: Callable[[], Awaitable[T]],
-    asked: Callable[[Rest], Awaitable[T]],
+    from_kubernetes: Callable[[], Awaitable[T]],
+    from_rest: Callable[[Rest], Awaitable[T]],
 ) -> T:
     """Return data from GPUNodes; for callers that may not read them, from the REST API.
 
     Raises:
-        NotAllowed: the caller may not, and the REST API does not answer either.
+        PermissionDenied: the caller may not, and the REST API does not answer either.
         CliError, KubeError: as `read` and `asked` do.
     """
     try:
-        return await read()
+        return await from_kubernetes()
     except Refused as refusal:
         if refusal.status != HTTPStatus.FORBIDDEN:
             raise
         try:
             async with session.rest(api) as rest:
-                found = await asked(rest)
-        except (errors.ServiceAway, errors.NotAllowed, errors.SettingsWrong) as error:
-            raise errors.NotAllowed(
-                f"{errors.of_kube(refusal)}; and the REST API does not answer instead: {error}"
+                found = await from_rest(rest)
+        except (
+            errors.RestUnavailable,
+            errors.PermissionDenied,
+            errors.ConfigurationInvalid,
+        ) as error:
+            raise errors.PermissionDenied(
+                f"{errors.from_kube_error(refusal)}; and the REST API is not available: {error}"
             ) from refusal
-        note(f"answered by the REST API, since {refusal.said}; {OMITTED}")
+        note(f"data from the REST API, since {refusal.said}; {OMITTED_TEXT}")
         return found
 
 
 async def all_nodes(rest: Rest) -> list[Node]:
     """Return all nodes, by name, from all pages; raises CliError."""
-    return [node async for page in pages(rest, "nodes", Nodes, limit=PAGE) for node in page.nodes]
+    return [
+        node async for page in pages(rest, "nodes", Nodes, limit=PAGE_SIZE) for node in page.nodes
+    ]
 
 
 async def one_node(rest: Rest, name: str) -> Node:
     """Return the node of that name.
 
     Raises:
-        NotThere: there is none; it names the existing ones.
+        ObjectNotFound: there is none; it names the existing ones.
         CliError: the API does not answer.
     """
     nodes = await all_nodes(rest)
     for each in nodes:
         if each.node_name == name:
             return each
-    raise no_node(name, [each.node_name for each in nodes])
+    raise node_not_found(name, [each.node_name for each in nodes])
 
 
-def no_node(name: str, there: list[str]) -> errors.NotThere:
+def node_not_found(name: str, existing: list[str]) -> errors.ObjectNotFound:
     """Return the error for a missing node, with the existing ones."""
-    more = f" and {len(there) - SHOWN} more" if len(there) > SHOWN else ""
-    return errors.NotThere(
+    more = f" and {len(existing) - MAX_NAMES} more" if len(existing) > MAX_NAMES else ""
+    return errors.ObjectNotFound(
         f"there is no node {name!r} with GPUs; there are: "
-        f"{', '.join(there[:SHOWN]) or 'none'}{more}"
+        f"{', '.join(existing[:MAX_NAMES]) or 'none'}{more}"
     )

@@ -25,7 +25,7 @@ async def pages(
     """Read page by page, from the beginning or after a cursor.
 
     Raises:
-        ServiceAway: a page names itself as its next.
+        RestUnavailable: a page names itself as its next.
         CliError: as for any call.
     """
     while True:
@@ -33,7 +33,7 @@ async def pages(
         yield page
         if not page.next:
             return
-        after = _further(path, page.next, after)
+        after = _require_progress(path, page.next, after)
 
 
 async def csv_pages(rest: Rest, path: str, **query: Any) -> AsyncIterator[bytes]:
@@ -41,14 +41,16 @@ async def csv_pages(rest: Rest, path: str, **query: Any) -> AsyncIterator[bytes]
     text, following = await rest.get_linked(path, **query)
     yield text
     while following:
-        asked = following
-        text, following = await rest.get_linked(path, **asked)
+        params = following
+        text, following = await rest.get_linked(path, **params)
         yield text.partition(b"\n")[2]
         if following:
-            _further(path, following.get("after", ""), asked.get("after", ""))
+            _require_progress(path, following.get("after", ""), params.get("after", ""))
 
 
-def _further(path: str, following: str, after: str) -> str:
+def _require_progress(path: str, following: str, after: str) -> str:
     if following == after:
-        raise errors.ServiceAway(f"the answer to {path} names itself as its next page: {after!r}")
+        raise errors.RestUnavailable(
+            f"the answer to {path} names itself as its next page: {after!r}"
+        )
     return following

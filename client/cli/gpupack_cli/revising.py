@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Another program for an existing GPUJob: a higher revision, which runs on the same GPUs."""
+"""A new revision of an existing GPUJob, with another program on the same GPUs."""
 
 from http import HTTPStatus
 from typing import Final
 
-from gpupack_cli.errors import InputWrong, NotThere
-from gpupack_cli.job_manifest import owned_by
+from gpupack_cli.errors import InputInvalid, ObjectNotFound
+from gpupack_cli.job_manifest import owner_patch
 from gpupack_crds.gpujob_status import ENDED_PHASES
 from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_crds.lifecycle import WHOLE_JOBS, WholeJob
@@ -22,15 +22,15 @@ async def revise(api: Api, name: str, manifest: Json, config: Json | None) -> Gp
     """Make the job run the manifest's template; the job owns the scripts.
 
     Raises:
-        NotThere: there is no such job.
-        InputWrong: it has ended.
+        ObjectNotFound: there is no such job.
+        InputInvalid: it has ended.
         KubeError: the API server refuses it; nothing is left behind.
     """
     namespace, template = manifest["metadata"]["namespace"], manifest["spec"]["template"]
-    job = await _running(api, name, namespace)
+    job = await _get_unfinished(api, name, namespace)
     scripts = None
     if config is not None:
-        owner = owned_by({"metadata": {"name": name, "uid": job.metadata.uid}})
+        owner = owner_patch({"metadata": {"name": name, "uid": job.metadata.uid}})
         config["metadata"] |= owner["metadata"]
         scripts = (await api.create(CONFIG_MAPS, config, namespace=namespace)).metadata
     try:
@@ -49,7 +49,7 @@ async def _write(api: Api, job: WholeJob, template: Json) -> GpuJob:
         spec: Json = {
             "revision": job.spec.get("revision", 0) + 1,
             "workload": None,
-            "template": _instead(job.spec.get("template", {}), template),
+            "template": _merge_patch(job.spec.get("template", {}), template),
         }
         of_version = {"uid": uid, "resourceVersion": job.metadata.resource_version}
         patch = {"metadata": of_version, "spec": spec}
@@ -58,28 +58,28 @@ async def _write(api: Api, job: WholeJob, template: Json) -> GpuJob:
         except Conflict:
             if not tries:
                 raise
-        job = await _running(api, name, namespace)
+        job = await _get_unfinished(api, name, namespace)
         if job.metadata.uid != uid:
-            raise NotThere(f"GPUJob {namespace}/{name} is another by now")
+            raise ObjectNotFound(f"GPUJob {namespace}/{name} was replaced by another one")
 
 
-async def _running(api: Api, name: str, namespace: str) -> WholeJob:
+async def _get_unfinished(api: Api, name: str, namespace: str) -> WholeJob:
     try:
         job = await api.get(WHOLE_JOBS, name, namespace=namespace)
     except NotFound as error:
-        raise NotThere(f"there is no GPUJob {namespace}/{name}") from error
+        raise ObjectNotFound(f"there is no GPUJob {namespace}/{name}") from error
     if job.phase in ENDED_PHASES:
-        raise InputWrong(
-            f"GPUJob {namespace}/{name} has ended ({job.phase}); submit a new one, or the same "
-            "again by `gpupack rerun`"
+        raise InputInvalid(
+            f"GPUJob {namespace}/{name} has ended ({job.phase}); submit a new one, or run it again "
+            "by `gpupack rerun`"
         )
     return job
 
 
-def _instead(old: Json, new: Json) -> Json:
+def _merge_patch(old: Json, new: Json) -> Json:
     """Return the merge patch that turns one document into the other."""
     both = {
-        key: _instead(old[key], value)
+        key: _merge_patch(old[key], value)
         if isinstance(value, dict) and isinstance(old.get(key), dict)
         else value
         for key, value in new.items()

@@ -73,14 +73,14 @@ class Session:
         """Connect to the REST API.
 
         Raises:
-            ServiceAway: it is not found, or does not answer.
+            RestUnavailable: it is not found, or does not answer.
         """
-        from gpupack_cli.finding import found  # noqa: PLC0415 - httpx takes 0.1 s
+        from gpupack_cli.rest_connection import connect  # noqa: PLC0415 - httpx takes 0.1 s
 
-        async with found(self, api) as rest:
+        async with connect(self, api) as rest:
             yield rest
 
-    async def here(self, api: "Api") -> str:
+    async def current_namespace(self, api: "Api") -> str:
         """Return the namespace of the command."""
         return self.namespace or (await api.identity()).namespace
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Untrusted text, made safe for a terminal.
+"""Sanitizing of untrusted text for a terminal.
 
 Users write names, reasons and messages of objects, and lines of logs. A terminal executes escape
 sequences: they can hide lines, rename its window, or type for its user.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Following a job for a user: Ctrl-C, and the exit status.
 
-Ctrl-C never stops a job by itself, since it may have run for days. On a terminal the user is asked
-what to do; elsewhere, or the second time, the command detaches. So it does on SIGTERM, with which a
-shell or a CI system ends the command and not the job.
+Ctrl-C alone never stops a job, since it may have run for days. On a terminal there is a prompt;
+elsewhere, or the second time, the command detaches. On SIGTERM it also detaches: a shell or a CI
+system ends the command with it, and not the job.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from gpupack_kubeclient.errors import NotFound
 
 
 class Interrupts(asyncio.Event):
-    """An event that Ctrl-C sets, and SIGTERM, after which the user is not asked.
+    """An event that Ctrl-C sets, and SIGTERM, after which there is no prompt.
 
     Attributes:
         status: exit status.
@@ -39,10 +39,12 @@ class Interrupts(asyncio.Event):
         self.set()
 
 
-QUESTION: Final = "\nThe job goes on. [d]etach from it, [s]top and delete it, or [c]ontinue? [d] "
+QUESTION: Final = (
+    "\nThe job continues. [d]etach, [s]top and delete it, or [c]ontinue to follow? [d] "
+)
 
 
-async def watched_to_its_end(
+async def follow_to_end(
     api: Api,
     job: GpuJob,
     *,
@@ -58,18 +60,18 @@ async def watched_to_its_end(
     """
     sink = LogSink.of_stdout(raw=raw)
     follower = Follower(api, job, sink, workers=workers, tail=tail)
-    following = asyncio.create_task(_followed(follower))
+    following = asyncio.create_task(_follow(follower))
     async with _interrupts() as interrupted:
         try:
             await _until_ended(api, follower, sink, following, interrupted)
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
-    judge(following.result(), follower.status)
+    raise_failure(following.result(), follower.status)
 
 
-def judge(job: GpuJob, status: int) -> None:
-    """End like the job.
+def raise_failure(job: GpuJob, status: int) -> None:
+    """Raise JobFailed where the job failed.
 
     Raises:
         JobFailed: it failed.
@@ -80,7 +82,7 @@ def judge(job: GpuJob, status: int) -> None:
     raise JobFailed(f"{job.metadata.name} failed: {why}", status=status or 1)
 
 
-async def _followed(follower: Follower) -> GpuJob:
+async def _follow(follower: Follower) -> GpuJob:
     """Follow the job; raise the first error, not a group of all."""
     try:
         return await follower.follow()
@@ -103,7 +105,7 @@ async def _until_ended(
             break
         interrupted.clear()
         sink.go.clear()
-        choice = await _choice(interrupted)
+        choice = await _ask_user(interrupted)
         if choice == "s":
             await _stop(api, follower.job)
         if choice == "d":
@@ -111,8 +113,8 @@ async def _until_ended(
         sink.go.set()
 
 
-async def _choice(interrupted: Interrupts) -> str:
-    """Return d, s or c; d where the user cannot be asked, or Ctrl-C comes again."""
+async def _ask_user(interrupted: Interrupts) -> str:
+    """Prompt and return d, s or c; d without a terminal, or on a second Ctrl-C."""
     asked = interrupted.status == INTERRUPTED
     if not (asked and sys.stdin.isatty() and sys.stderr.isatty()):
         return "d"
@@ -141,7 +143,7 @@ async def _stop(api: Api, job: GpuJob) -> None:
 
 def _detached(job: GpuJob, status: int) -> JobFailed:
     where = f"-n {job.metadata.namespace} {job.metadata.name}"
-    note(f"detached; the job goes on. Follow it: gpupack logs -f {where}")
+    note(f"detached; the job continues. Follow it: gpupack logs -f {where}")
     note(f"Stop it: kubectl delete gpujob {where}")
     return JobFailed("", status=status)
 

@@ -28,13 +28,13 @@ from gpupack_kubeclient.resources import PODS
 SILENCE_SECONDS: Final = 60.0
 """Seconds of silence until the log is requested again: its connection may be dead."""
 
-START_PAUSES: Final = (0.05,) * 20 + (0.1,) * 40 + (0.5,) * 60
+START_PAUSE_SECONDS: Final = (0.05,) * 20 + (0.1,) * 40 + (0.5,) * 60
 """Seconds between two requests for a container that has not started; then LATE_PAUSE."""
-LATE_PAUSE: Final = 2.0
+LATE_PAUSE_SECONDS: Final = 2.0
 
-LOST_PAUSE: Final = 1.0
+LOST_PAUSE_SECONDS: Final = 1.0
 
-MAY_PASS: Final = (errors.Unreachable, errors.Refused, errors.NotSignedIn)
+TRANSIENT_ERRORS: Final = (errors.Unreachable, errors.Refused, errors.NotSignedIn)
 """Errors that a following command survives, if `require_passing` allows it."""
 
 
@@ -63,11 +63,11 @@ class WorkerLog:
         sink: LogSink,
         *,
         prefix: str,
-        over: Callable[[], bool],
+        is_over: Callable[[], bool],
         tail: int | None = None,
     ) -> None:
         self._api, self._worker, self._sink, self._prefix = api, worker, sink, prefix
-        self._over, self._tail = over, tail
+        self._is_over, self._tail = is_over, tail
         self._position = LogPosition()
         metadata = worker.pod.metadata
         self._path = PODS.path(metadata.name, namespace=metadata.namespace, subresource="log")
@@ -78,9 +78,9 @@ class WorkerLog:
         Raises:
             KubeError: the log may not be read.
         """
-        pauses, lost, ended = iter(START_PAUSES), 0, False
+        pauses, lost, ended = iter(START_PAUSE_SECONDS), 0, False
         while True:
-            ended = ended or self._over()
+            ended = ended or self._is_over()
             try:
                 await self._read(follow=not ended)
                 lost = 0
@@ -88,18 +88,18 @@ class WorkerLog:
                 # Not found: the pod is gone, or its kubelet has not received it yet.
                 if ended:
                     return
-                await asyncio.sleep(next(pauses, LATE_PAUSE))
+                await asyncio.sleep(next(pauses, LATE_PAUSE_SECONDS))
                 ended = isinstance(error, errors.NotFound) and await self._has_ended()
                 continue
-            except MAY_PASS as error:
-                require_passing(error)
+            except TRANSIENT_ERRORS as error:
+                raise_permanent(error)
                 if isinstance(error.__cause__, TimeoutError) and await self._is_quiet():
                     lost = 0
                     continue
                 lost += 1
                 if lost == 1:
-                    note("the connection was lost; it is tried again")
-                await asyncio.sleep(LOST_PAUSE)
+                    note("the connection was lost; retrying")
+                await asyncio.sleep(LOST_PAUSE_SECONDS)
                 continue
             if ended:
                 return
@@ -130,7 +130,7 @@ class WorkerLog:
         async with contextlib.aclosing(stream):
             async for line in stream:
                 text = line.head if isinstance(line, lines.LongLine) else line
-                fresh = self._position.fresh(text)
+                fresh = self._position.new_text(text)
                 if fresh is None:
                     continue
                 if isinstance(line, lines.LongLine):
@@ -153,21 +153,21 @@ class WorkerLog:
             pod = await self._api.get(PODS, metadata.name, namespace=metadata.namespace)
         except errors.NotFound:
             return Gone.GONE
-        except MAY_PASS as error:
-            require_passing(error)
+        except TRANSIENT_ERRORS as error:
+            raise_permanent(error)
             return None
         same = pod.metadata.uid == metadata.uid
         return dataclasses.replace(self._worker, pod=pod) if same else Gone.GONE
 
 
-def may_pass(error: errors.KubeError) -> bool:
+def is_transient(error: errors.KubeError) -> bool:
     """Return whether a retry may succeed."""
     if isinstance(error, errors.Refused):
         return error.status in patience.PASSING
-    return isinstance(error, MAY_PASS)
+    return isinstance(error, TRANSIENT_ERRORS)
 
 
-def require_passing(error: errors.KubeError) -> None:
+def raise_permanent(error: errors.KubeError) -> None:
     """Raise the error again, unless a retry may succeed."""
-    if not may_pass(error):
+    if not is_transient(error):
         raise error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of objects from the user, as callbacks of options and arguments.
+"""Callbacks of options and arguments that check names of objects.
 
 A name becomes a part of a path: one with a slash, or an empty one, would address another object.
 """
@@ -38,7 +38,7 @@ def new_job_or_empty(_context: click.Context, _option: click.Parameter, value: s
     if not value or (_NEW_JOB.fullmatch(value) and len(value) <= MAX_JOB_NAME):
         return value
     raise click.BadParameter(
-        f"{value[:63]!r} is no name of a GPUJob; write at most {MAX_JOB_NAME} small letters, "
+        f"{value[:63]!r} is not a valid name; write at most {MAX_JOB_NAME} lower-case letters, "
         "digits and hyphens, beginning with a letter and ending with a letter or digit"
     )
 
@@ -51,7 +51,7 @@ def namespace_or_empty(_context: click.Context, _option: click.Parameter, value:
 def _required(value: str, form: re.Pattern[str]) -> str:
     if form.fullmatch(value):
         return value
-    fix = "write small letters, digits and hyphens"
+    fix = "write lower-case letters, digits and hyphens"
     if "/" in value:
-        fix = "write the name alone, and the namespace of a job by -n"
-    raise click.BadParameter(f"{value[:63]!r} is no name; {fix}")
+        fix = "write only the name, and give the namespace of a job by -n"
+    raise click.BadParameter(f"{value[:63]!r} is not a valid name; {fix}")

@@ -23,8 +23,8 @@ from gpupack.views import (
     WorkerGpus,
 )
 
-PAGE: Final = 500
-LOOK_SECONDS: Final = 1.0
+PAGE_SIZE: Final = 500
+POLL_SECONDS: Final = 1.0
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -34,7 +34,7 @@ class _GpuConfig(msgspec.Struct, frozen=True):
 
 
 class _Allocated(msgspec.Struct, frozen=True):
-    """The answer of `allocate` and `allocations/…`."""
+    """The answer to `allocate` and `allocations/…`."""
 
     success: bool
     allocation_id: str
@@ -71,25 +71,25 @@ class ClusterBackend:
 
     def nodes(self, *, gpu_type: str = "", min_memory_gb: float = 0) -> list[GPUResourceStatus]:
         """Return the nodes that have such a GPU, from all pages."""
-        query = {"gpu_type": gpu_type, "min_memory_gb": min_memory_gb, "limit": PAGE}
+        query = {"gpu_type": gpu_type, "min_memory_gb": min_memory_gb, "limit": PAGE_SIZE}
         pages = self._calls.pages("nodes", _Page, **query)
         return [node for page in pages for node in page.nodes]
 
     def validate(self, config: TrainingGPUConfig) -> Validation:
         """Return whether the cluster could satisfy the request, without quotas and pending jobs."""
-        return self._calls.post("validate", Validation, _asked(config))
+        return self._calls.post("validate", Validation, _request_body(config))
 
     def allocate(self, config: TrainingGPUConfig, patience: Patience) -> Allocation:
         """Hold GPUs with a GPUJob that does nothing, until it is released or its time is over."""
-        body = _asked(config) | {"seconds": patience.hold_seconds}
+        body = _request_body(config) | {"seconds": patience.hold_seconds}
         if self._namespace:
             body["namespace"] = self._namespace
         until = time.monotonic() + patience.timeout_seconds
-        made = self._made(body)
+        made = self._create(body)
         try:
-            held = self._settled(made, config, until, patience)
+            held = self._wait_until_held(made, config, until, patience)
         except BaseException:
-            self._give_up(made.allocation_id)
+            self._try_release(made.allocation_id)
             raise
         return self._allocation(held, config)
 
@@ -115,7 +115,7 @@ class ClusterBackend:
         """Close the connection to the server; allocations remain held until their time is over."""
         self._calls.close()
 
-    def _made(self, body: dict[str, Any]) -> _Allocated:
+    def _create(self, body: dict[str, Any]) -> _Allocated:
         """Create an allocation. After an interruption or a lost answer, release it by its key."""
         key = uuid.uuid4().hex
         try:
@@ -128,7 +128,7 @@ class ClusterBackend:
                 self.release(made.allocation_id)
             raise
 
-    def _settled(
+    def _wait_until_held(
         self, made: _Allocated, config: TrainingGPUConfig, until: float, patience: Patience
     ) -> _Allocated:
         """Return the allocation as soon as it holds its GPUs.
@@ -141,24 +141,24 @@ class ClusterBackend:
             left = until - time.monotonic()
             if seen.phase in ENDED:
                 raise NotEnoughGpus(f"{seen.allocation_id} has ended: {seen.message}")
-            if left <= 0 or patience.stop.wait(min(LOOK_SECONDS, left)):
-                never = left <= 0 and self._never(config)
-                said = seen.message or f"{seen.allocation_id} waits for its GPUs"
-                raise NotEnoughGpus(said, never=never)
+            if left <= 0 or patience.stop.wait(min(POLL_SECONDS, left)):
+                never = left <= 0 and self._can_never_fit(config)
+                message = seen.message or f"{seen.allocation_id} waits for its GPUs"
+                raise NotEnoughGpus(message, never=never)
             seen = self._calls.get(f"allocations/{seen.allocation_id}", _Allocated)
         return seen
 
-    def _never(self, config: TrainingGPUConfig) -> bool:
+    def _can_never_fit(self, config: TrainingGPUConfig) -> bool:
         """Return whether a longer wait is of no use.
 
-        This is asked only at the end of the wait: nodes may be added during it.
+        This is checked only at the end of the wait: nodes may be added during it.
         """
         try:
             return not self.validate(config).valid
         except GpupackError:
             return False
 
-    def _give_up(self, allocation_id: str) -> None:
+    def _try_release(self, allocation_id: str) -> None:
         """Release an allocation as far as possible; otherwise its time ends it."""
         try:
             self.release(allocation_id)
@@ -184,7 +184,7 @@ class ClusterBackend:
         )
 
 
-def _asked(config: TrainingGPUConfig) -> dict[str, Any]:
+def _request_body(config: TrainingGPUConfig) -> dict[str, Any]:
     """Return the body of `validate`, which `allocate` extends by namespace and time.
 
     Raises:
@@ -192,8 +192,8 @@ def _asked(config: TrainingGPUConfig) -> dict[str, Any]:
     """
     if config.is_share:
         raise Unsupported(
-            "compute_ratio below 1: the REST API holds whole GPUs; submit a GPUJob with `share`, "
-            "or take GPUs of this machine (backend this-machine)"
+            "compute_ratio below 1: the REST API allocates only whole GPUs; submit a GPUJob with "
+            "`share`, or use GPUs of this machine (backend this-machine)"
         )
     return {
         "gpu_count": config.gpu_count,

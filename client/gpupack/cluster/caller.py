@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gpupack.cluster.places import Token, Trust, own_token
+from gpupack.cluster.endpoint import Token, Trust, own_token
 from gpupack.errors import ServerNotFound
 from gpupack_kubeclient.environment import SettingsInvalid
 from gpupack_kubeclient.kubeconfig import tls
@@ -49,7 +49,7 @@ def caller_of(environ: Mapping[str, str]) -> Caller:
     target = _target(environ)
     if (token := own_token(environ)) is not None:
         return Caller(token, lambda: False, target.namespace)
-    _require_itself(target)
+    _require_no_impersonation(target)
     credentials = Credentials(target.sign_in)
     presented = _presented(credentials)
     if presented.bearer:
@@ -60,8 +60,8 @@ def caller_of(environ: Mapping[str, str]) -> Caller:
         )
     if not presented.certificate:
         raise ServerNotFound(
-            "the kubeconfig's user has neither a token nor a client certificate, by which the REST "
-            f"API knows callers; {SET_TOKEN}"
+            "the kubeconfig's user has neither a token nor a client certificate, which the REST "
+            f"API needs; {SET_TOKEN}"
         )
     return Caller(
         None,
@@ -92,7 +92,7 @@ class _Presenting:
         """Return the context for the next request; raises ServerNotFound."""
         now = (self._trusted(), _presented(self._credentials))
         if now != self._shown:
-            _show(*now)
+            _load_certificate(*now)
             self._shown = now
         return now[0]
 
@@ -104,11 +104,11 @@ def _target(environ: Mapping[str, str]) -> Target:
         raise ServerNotFound(f"{error}, or set GPUPACK_SERVER and GPUPACK_TOKEN") from error
 
 
-def _require_itself(target: Target) -> None:
+def _require_no_impersonation(target: Target) -> None:
     if user := dict(target.impersonation).get("Impersonate-User"):
         raise ServerNotFound(
-            f"the kubeconfig acts as {user!r} (as), and the REST API knows callers by their own "
-            f"token alone; {SET_TOKEN}"
+            f"the kubeconfig impersonates {user!r} (as), which the REST API does not support; "
+            f"{SET_TOKEN}"
         )
 
 
@@ -126,7 +126,7 @@ def _renewed(credentials: Credentials, used: Presented) -> bool:
         raise ServerNotFound(f"{error}; or {SET_TOKEN}") from error
 
 
-def _show(trusted: ssl.SSLContext, presented: Presented) -> None:
+def _load_certificate(trusted: ssl.SSLContext, presented: Presented) -> None:
     try:
         tls.show(trusted, presented)
     except NoCredentials as error:

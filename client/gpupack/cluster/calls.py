@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import tenacity
 
-from gpupack.cluster.places import Endpoint
+from gpupack.cluster.endpoint import Endpoint
 from gpupack.errors import CallRefused, GpupackError, ServerNotFound, ServerUnreachable
 
 PREFIX: Final = "/api/v1/gpu/"
@@ -21,14 +21,14 @@ CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 30.0
 """Time limit of an answer; `allocate` takes eight seconds."""
 
-TRIES: Final = 6
-LONGEST_PAUSE_SECONDS: Final = 5.0
+MAX_TRIES: Final = 6
+MAX_PAUSE_SECONDS: Final = 5.0
 """Maximum pause where the server does not say when to retry."""
 
 MAX_WAIT_SECONDS: Final = 60.0
 """Seconds that one call waits in total; it fails at once where a longer wait is requested."""
 
-LATER: Final = frozenset({429, 502, 503, 504})
+RETRYABLE: Final = frozenset({429, 502, 503, 504})
 UNAUTHORIZED: Final = 401
 NOT_FOUND: Final = 404
 
@@ -56,7 +56,7 @@ class Problem(msgspec.Struct):
     fix: str = ""
 
 
-class _Later(Exception):
+class _RetryLater(Exception):
     """The server requests a retry."""
 
     def __init__(self, answer: httpx.Response) -> None:
@@ -65,8 +65,8 @@ class _Later(Exception):
 
     @property
     def pause_seconds(self) -> float:
-        asked = self.answer.headers.get("Retry-After", "")
-        return float(asked) if asked.isdecimal() else 0.0
+        header = self.answer.headers.get("Retry-After", "")
+        return float(header) if header.isdecimal() else 0.0
 
 
 class Calls:
@@ -95,8 +95,8 @@ class Calls:
             ServerUnreachable: the server does not answer, or the answer has another form.
             CallRefused: the server refuses.
         """
-        asked = {name: value for name, value in query.items() if value}
-        return self._decoded(self._call("GET", path, params=asked), kind)
+        params = {name: value for name, value in query.items() if value}
+        return self._decoded(self._call("GET", path, params=params), kind)
 
     def pages(self, path: str, kind: type[P], **query: Any) -> Iterator[P]:
         """Yield all pages of a list.
@@ -148,9 +148,9 @@ class Calls:
 
     def _call(self, method: str, path: str, **given: Any) -> httpx.Response:
         trying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type((httpx.TransportError, _Later)),
+            retry=tenacity.retry_if_exception_type((httpx.TransportError, _RetryLater)),
             stop=tenacity.stop_any(
-                tenacity.stop_after_attempt(TRIES), tenacity.stop_before_delay(MAX_WAIT_SECONDS)
+                tenacity.stop_after_attempt(MAX_TRIES), tenacity.stop_before_delay(MAX_WAIT_SECONDS)
             ),
             wait=_pause,
             reraise=True,
@@ -159,27 +159,27 @@ class Calls:
             answer = trying(self._once, method, path, **given)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
-        except _Later as error:
+        except _RetryLater as error:
             answer = error.answer
         if answer.is_success:
             return answer
-        raise self._refused(answer)
+        raise self._refusal(answer)
 
     def _once(self, method: str, path: str, **given: Any) -> httpx.Response:
-        answer = self._sent(method, path, **given)
+        answer = self._send(method, path, **given)
         if answer.status_code == UNAUTHORIZED and self._endpoint.forget():
-            answer = self._sent(method, path, **given)
-        if answer.status_code in LATER:
-            raise _Later(answer)
+            answer = self._send(method, path, **given)
+        if answer.status_code in RETRYABLE:
+            raise _RetryLater(answer)
         return answer
 
-    def _sent(self, method: str, path: str, **given: Any) -> httpx.Response:
+    def _send(self, method: str, path: str, **given: Any) -> httpx.Response:
         headers = {**given.pop("headers", {}), **self._authorization()}
         self._address = self._endpoint.address()
         url = f"{self._address}{PREFIX}{path}"
-        return self._trusting().request(method, url, headers=headers, **given)
+        return self._current_client().request(method, url, headers=headers, **given)
 
-    def _trusting(self) -> httpx.Client:
+    def _current_client(self) -> httpx.Client:
         """Return a client that trusts the present content of the CA file.
 
         After a change of the file its connections are new: an old one was verified with other CAs.
@@ -221,18 +221,18 @@ class Calls:
             return msgspec.json.decode(answer.content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ServerUnreachable(
-                f"{self._address} answers {answer.request.url.path} as no gpupack-api "
-                f"does: {error}; is GPUPACK_SERVER its address, and the server as new as this "
-                "library?"
+                f"{self._address}: the answer to {answer.request.url.path} is not that of a "
+                f"gpupack-api: {error}; check GPUPACK_SERVER, and that the server is as new as "
+                "this library"
             ) from error
 
-    def _refused(self, answer: httpx.Response) -> Exception:
+    def _refusal(self, answer: httpx.Response) -> Exception:
         try:
             problem = msgspec.json.decode(answer.content, type=Problem)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return ServerUnreachable(
-                f"{self._address} answers with status {answer.status_code} and nothing "
-                "that a gpupack-api says; is GPUPACK_SERVER its address?"
+                f"{self._address} answers with status {answer.status_code}, and not like a "
+                "gpupack-api; check GPUPACK_SERVER"
             )
         said = problem.detail or problem.title or f"status {answer.status_code}"
         if problem.field and not said.startswith(problem.field):
@@ -250,27 +250,27 @@ class Calls:
         )
 
     def _unreachable(self, error: httpx.HTTPError) -> ServerUnreachable:
-        fix = "is it running, and GPUPACK_SERVER its address?"
+        fix = "check that it runs, and that GPUPACK_SERVER is its address"
         if isinstance(error.__cause__ and error.__cause__.__cause__, ssl.SSLCertVerificationError):
             fix = "name a file with the ca.crt of secret gpupack-api-certificate in GPUPACK_CA"
-        elif self._endpoint.token is None and isinstance(error, _HUNG_UP):
+        elif self._endpoint.token is None and isinstance(error, _CONNECTION_CLOSED):
             fix = (
-                "perhaps it does not take your client certificate: is it of this cluster, and has "
-                "it not ended?"
+                "check your client certificate: it must be of this cluster and must not have "
+                "expired"
             )
         said = str(error) or type(error).__name__
         return ServerUnreachable(f"{self._address} does not answer: {said}; {fix}")
 
 
-_HUNG_UP: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+_CONNECTION_CLOSED: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 """Errors where a server rejects a client certificate: it does not send a reason."""
 
 
 def _pause(state: tenacity.RetryCallState) -> float:
     """Return the pause that the server requests, or else a random exponential one."""
     error = state.outcome.exception() if state.outcome else None
-    told = error.pause_seconds if isinstance(error, _Later) else 0.0
-    return told or _BACKOFF(state)
+    requested = error.pause_seconds if isinstance(error, _RetryLater) else 0.0
+    return requested or _BACKOFF(state)
 
 
-_BACKOFF: Final = tenacity.wait_random_exponential(multiplier=0.2, max=LONGEST_PAUSE_SECONDS)
+_BACKOFF: Final = tenacity.wait_random_exponential(multiplier=0.2, max=MAX_PAUSE_SECONDS)

@@ -7,9 +7,9 @@ from typing import Final
 
 from gpupack.cluster.calls import Calls
 from gpupack.errors import ConfigInvalid
-from gpupack.job_views import Explanation, QueuePage, QueueRow, WrittenJob, in_order
+from gpupack.job_views import Explanation, QueuePage, QueueRow, WrittenJob, sort_queue
 
-PAGE: Final = 5000
+PAGE_SIZE: Final = 5000
 POD: Final = "pod/"
 NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 """Form of a name that may be part of a path."""
@@ -28,10 +28,10 @@ class ClusterJobs:
 
     def queue(self, *, namespace: str = "", all_namespaces: bool = False) -> list[QueueRow]:
         """List what waits; a row that moves between two pages is listed once."""
-        where = "" if all_namespaces else self._named(namespace)
-        pages = self._calls.pages("queue", QueuePage, namespace=where, limit=PAGE)
+        where = "" if all_namespaces else self._namespace_for(namespace)
+        pages = self._calls.pages("queue", QueuePage, namespace=where, limit=PAGE_SIZE)
         rows = (row for page in pages for row in page.waiting)
-        return in_order({(row.kind, row.namespace, row.name): row for row in rows}.values())
+        return sort_queue({(row.kind, row.namespace, row.name): row for row in rows}.values())
 
     def explain(self, name: str, *, namespace: str = "") -> Explanation:
         """Return why a GPUJob or a standalone pod waits."""
@@ -54,19 +54,17 @@ class ClusterJobs:
         return self._calls.post(path, WrittenJob, body, key=uuid.uuid4().hex)
 
     def _path(self, name: str, namespace: str) -> str:
-        return f"{self._named(namespace)}/{_checked('name', name)}"
+        return f"{self._namespace_for(namespace)}/{_checked('name', name)}"
 
-    def _named(self, namespace: str) -> str:
+    def _namespace_for(self, namespace: str) -> str:
         if found := namespace or self._namespace:
             return _checked("namespace", found)
-        raise ConfigInvalid(
-            "namespace: nothing names one; give namespace, or set GPUPACK_NAMESPACE"
-        )
+        raise ConfigInvalid("namespace: none is set; give namespace, or set GPUPACK_NAMESPACE")
 
 
 def _checked(field: str, value: str) -> str:
     if NAME.fullmatch(value):
         return value
     raise ConfigInvalid(
-        f"{field}: {value!r} is no name of Kubernetes; use lower-case letters, digits, - and ."
+        f"{field}: {value!r} is not a valid name; use lower-case letters, digits, - and ."
     )

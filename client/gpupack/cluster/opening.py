@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from gpupack.cluster.backend import ClusterBackend
 from gpupack.cluster.calls import Calls
-from gpupack.cluster.places import (
+from gpupack.cluster.endpoint import (
     SERVICE_ACCOUNT,
     Endpoint,
     in_pod,

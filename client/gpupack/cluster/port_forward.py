@@ -17,9 +17,15 @@ from typing import IO, Final
 
 from gpupack.cluster import release
 from gpupack.cluster.caller import caller_of
-from gpupack.cluster.places import Endpoint, Trust
+from gpupack.cluster.endpoint import Endpoint, Trust
+from gpupack.cluster.port_forward_command import (
+    CERTIFICATES_PORT,
+    HTTPS_PORT,
+    forwarded_port,
+    lacks_port,
+    run_while_input_open,
+)
 from gpupack.cluster.release import Release
-from gpupack.cluster.tether import CERTIFICATES, HTTPS, forwarded_port, lacks_port, tethered
 from gpupack.config import SYSTEM_NAMESPACE_FIELD
 from gpupack.errors import ServerNotFound
 
@@ -44,14 +50,14 @@ def through_kubectl(
     kubectl = shutil.which("kubectl", path=environ.get("PATH"))
     if kubectl is None:
         raise ServerNotFound(
-            "nothing says where the cluster's REST API is: set GPUPACK_SERVER, or install kubectl, "
-            "through which it is reached"
+            "the address of the cluster's REST API is not known: set GPUPACK_SERVER, or install "
+            "kubectl"
         )
     found = _release(kubectl, environ, namespace)
     caller = caller_of(environ)
     trusted = caller.presenting(trusted or _trusted(kubectl, environ, found))
-    port = CERTIFICATES if caller.token is None else HTTPS
-    forwarding = Forwarding(kubectl, environ, port, namespace=found.namespace)
+    port = CERTIFICATES_PORT if caller.token is None else HTTPS_PORT
+    forwarding = PortForward(kubectl, environ, port, namespace=found.namespace)
     return Endpoint(
         address=forwarding.address,
         trusted=trusted,
@@ -69,42 +75,49 @@ def _release(kubectl: str, environ: Mapping[str, str], namespace: str) -> Releas
     The published ConfigMaps are read even where the namespace is named, for the name of the Secret.
     """
     option = SYSTEM_NAMESPACE_FIELD
-    listing = (f"-n={release.WHERE}", "get", "configmaps", "-l", release.SELECTOR, "-o=json")
+    listing = (
+        f"-n={release.PUBLIC_NAMESPACE}",
+        "get",
+        "configmaps",
+        "-l",
+        release.SELECTOR,
+        "-o=json",
+    )
     try:
-        items = json.loads(_told(kubectl, environ, *listing))["items"]
+        items = json.loads(_kubectl_output(kubectl, environ, *listing))["items"]
     except (ServerNotFound, ValueError, KeyError) as error:
         if namespace:
             return Release(namespace)
-        raise release.unreadable(error, option=option) from error
-    published = release.releases(each.get("data") or {} for each in items)
-    return release.chosen(published, namespace=namespace, option=option)
+        raise release.unreadable_error(error, option=option) from error
+    published = release.parse_releases(each.get("data") or {} for each in items)
+    return release.choose_release(published, namespace=namespace, option=option)
 
 
 def _trusted(kubectl: str, environ: Mapping[str, str], found: Release) -> Trust:
     path = r"jsonpath={.data.ca\.crt}"
     wanted = ("get", "secret", found.api_secret, "-o", path)
     try:
-        secret = _told(kubectl, environ, f"-n={found.namespace}", *wanted)
+        secret = _kubectl_output(kubectl, environ, f"-n={found.namespace}", *wanted)
     except ServerNotFound as error:
-        raise _uncertain(error, found) from error
+        raise _unknown_certificate(error, found) from error
     if not secret.strip():
         # An empty text would mean the system's own certificates.
-        raise _uncertain("the secret has no ca.crt", found)
+        raise _unknown_certificate("the secret has no ca.crt", found)
     try:
         context = ssl.create_default_context(cadata=base64.b64decode(secret).decode())
     except (ValueError, ssl.SSLError) as error:
-        raise _uncertain(error, found) from error
+        raise _unknown_certificate(error, found) from error
     return lambda: context
 
 
-def _uncertain(why: object, found: Release) -> ServerNotFound:
+def _unknown_certificate(why: object, found: Release) -> ServerNotFound:
     return ServerNotFound(
         f"the REST API's certificate cannot be checked ({why}); name a file with the ca.crt of "
         f"secret {found.namespace}/{found.api_secret} in GPUPACK_CA"
     )
 
 
-def _told(kubectl: str, environ: Mapping[str, str], *arguments: str) -> str:
+def _kubectl_output(kubectl: str, environ: Mapping[str, str], *arguments: str) -> str:
     done = subprocess.run(  # noqa: S603 - a program of the user's own, arguments as a list
         [kubectl, *arguments], env=dict(environ), capture_output=True, text=True, check=False
     )
@@ -116,7 +129,7 @@ def _told(kubectl: str, environ: Mapping[str, str], *arguments: str) -> str:
     return done.stdout
 
 
-class Forwarding:
+class PortForward:
     """A `kubectl port-forward` for as long as it is open; one that has ended restarts on use.
 
     Args:
@@ -133,15 +146,15 @@ class Forwarding:
         self,
         kubectl: str,
         environ: Mapping[str, str],
-        service_port: int = HTTPS,
+        service_port: int = HTTPS_PORT,
         *,
         namespace: str,
     ) -> None:
         self._kubectl, self._environ = kubectl, dict(environ)
         self._service_port, self._namespace = service_port, namespace
-        self._of_process = os.getpid()
-        self._beginning = threading.Lock()
-        self._running, self._port = self._begun()
+        self._owner_pid = os.getpid()
+        self._start_lock = threading.Lock()
+        self._running, self._port = self._start()
         atexit.register(self.close)
 
     def address(self) -> str:
@@ -150,15 +163,15 @@ class Forwarding:
         Raises:
             ServerNotFound: it has ended, and no longer reaches the service.
         """
-        with self._beginning:
-            if self._of_process == os.getpid() and self._running.poll() is not None:
-                _let_go(self._running)
-                self._running, self._port = self._begun()
+        with self._start_lock:
+            if self._owner_pid == os.getpid() and self._running.poll() is not None:
+                _close_pipe(self._running)
+                self._running, self._port = self._start()
             return f"https://localhost:{self._port}"
 
     def close(self) -> None:
         """End it; a forked process leaves it to its parent."""
-        if self._of_process != os.getpid():
+        if self._owner_pid != os.getpid():
             return
         atexit.unregister(self.close)
         _signal(self._running, signal.SIGTERM)
@@ -167,12 +180,12 @@ class Forwarding:
         except subprocess.TimeoutExpired:
             _signal(self._running, signal.SIGKILL)
             self._running.wait()
-        _let_go(self._running)
+        _close_pipe(self._running)
 
-    def _begun(self) -> "tuple[subprocess.Popen[str], int]":
+    def _start(self) -> "tuple[subprocess.Popen[str], int]":
         forward = ("port-forward", "service/gpupack-api", f":{self._service_port}")
         begun = subprocess.Popen(  # noqa: S603 - as above
-            tethered(self._kubectl, f"-n={self._namespace}", *forward),
+            run_while_input_open(self._kubectl, f"-n={self._namespace}", *forward),
             env=self._environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -193,20 +206,20 @@ def _port(forwarding: "subprocess.Popen[str]", namespace: str) -> int:
     if port is not None:
         # kubectl logs each connection, and stops where its output is not read.
         for stream in filter(None, (forwarding.stdout, forwarding.stderr)):
-            threading.Thread(target=_read, args=(stream,), daemon=True).start()
+            threading.Thread(target=_discard, args=(stream,), daemon=True).start()
         return port
     _signal(forwarding, signal.SIGKILL)
     _, said = forwarding.communicate()
     if lacks_port(said):
         raise ServerNotFound(
-            "the REST API takes no client certificates, and the kubeconfig's user has no token; "
+            "the REST API accepts no client certificates, and the kubeconfig's user has no token; "
             "set GPUPACK_TOKEN to what `kubectl create token ACCOUNT` prints, or install the chart "
             "with api.clientCertificates.enabled=true"
         )
     raise ServerNotFound(
         f"kubectl does not reach service {namespace}/gpupack-api: "
-        f"{said.strip() or f'no answer within {START_SECONDS:g} s'}; is the chart installed with "
-        "api.enabled=true?"
+        f"{said.strip() or f'no answer within {START_SECONDS:g} s'}; install the chart with "
+        "api.enabled=true"
     )
 
 
@@ -216,13 +229,13 @@ def _signal(forwarding: "subprocess.Popen[str]", number: signal.Signals) -> None
         os.killpg(forwarding.pid, number)
 
 
-def _let_go(forwarding: "subprocess.Popen[str]") -> None:
-    """Close the pipe that keeps it alive."""
+def _close_pipe(forwarding: "subprocess.Popen[str]") -> None:
+    """Close the pipe whose end ends the process."""
     if forwarding.stdin is not None:
         forwarding.stdin.close()
 
 
-def _read(stream: IO[str]) -> None:
-    """Read a stream to its end."""
+def _discard(stream: IO[str]) -> None:
+    """Read a stream to its end, and discard the content."""
     with stream:
         collections.deque(stream, 0)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from gpupack.errors import ServerNotFound
 
-WHERE: Final = "kube-public"
+PUBLIC_NAMESPACE: Final = "kube-public"
 SELECTOR: Final = "app.kubernetes.io/name=gpupack"
 VARIABLE: Final = "GPUPACK_SYSTEM_NAMESPACE"
 SERVICE: Final = "gpupack-api"
@@ -42,7 +42,7 @@ class Release:
         return f"https://{SERVICE}.{self.namespace}.svc"
 
 
-def releases(published: Iterable[Mapping[str, Any]]) -> list[Release]:
+def parse_releases(published: Iterable[Mapping[str, Any]]) -> list[Release]:
     """Parse the `data` of the ConfigMaps, in the order of their namespaces.
 
     Data without a namespace is left out.
@@ -63,7 +63,7 @@ def is_namespace(text: str) -> bool:
     return _NAMESPACE.fullmatch(text) is not None
 
 
-def chosen(found: Iterable[Release], *, namespace: str, option: str) -> Release:
+def choose_release(found: Iterable[Release], *, namespace: str, option: str) -> Release:
     """Return the release to use.
 
     Args:
@@ -80,22 +80,22 @@ def chosen(found: Iterable[Release], *, namespace: str, option: str) -> Release:
         return next((each for each in found if each.namespace == namespace), Release(namespace))
     if not found:
         raise ServerNotFound(
-            f"no release of gpupack is published in namespace {WHERE}: install the chart "
-            f"(docs/install.md), or name the namespace of an older one by {option} or {VARIABLE}"
+            f"no release of gpupack is published in namespace {PUBLIC_NAMESPACE}: install the "
+            f"chart (docs/install.md), or name an older one's namespace by {option} or {VARIABLE}"
         )
     if len(found) > 1:
         named = ", ".join(each.namespace for each in found[:MAX_LISTED])
         more = f" and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
         raise ServerNotFound(
-            f"gpupack is installed in {len(found)} namespaces ({named}{more}), and a cluster has "
-            f"one gpupack: uninstall the others; until then, name one by {option} or {VARIABLE}"
+            f"gpupack is installed in {len(found)} namespaces ({named}{more}); uninstall all but "
+            f"one, or select one by {option} or {VARIABLE}"
         )
     return found[0]
 
 
-def unreadable(why: object, *, option: str) -> ServerNotFound:
+def unreadable_error(why: object, *, option: str) -> ServerNotFound:
     """Return the error for a caller that may not list the releases."""
     return ServerNotFound(
-        f"the namespace of gpupack is not known, since the ConfigMaps of {WHERE} cannot be listed "
-        f"({why}); name it by {option} or {VARIABLE}"
+        "the namespace of gpupack is not known, since the ConfigMaps of "
+        f"{PUBLIC_NAMESPACE} cannot be listed ({why}); name it by {option} or {VARIABLE}"
     )

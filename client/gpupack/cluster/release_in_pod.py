@@ -19,7 +19,7 @@ SECONDS: Final = 10.0
 def release_in_pod(
     environ: Mapping[str, str], account: Path, *, namespace: str, option: str
 ) -> Release:
-    """Ask the API server, but only where no namespace is named.
+    """Read the release from the API server, but only where no namespace is named.
 
     Args:
         environ: variables with KUBERNETES_SERVICE_HOST.
@@ -34,7 +34,7 @@ def release_in_pod(
         return Release(namespace)
     try:
         answer = httpx.get(
-            f"{server_of_pod(environ)}/api/v1/namespaces/{release.WHERE}/configmaps",
+            f"{server_of_pod(environ)}/api/v1/namespaces/{release.PUBLIC_NAMESPACE}/configmaps",
             params={"labelSelector": release.SELECTOR},
             headers={"Authorization": f"Bearer {(account / 'token').read_text().strip()}"},
             verify=ssl.create_default_context(cafile=account / "ca.crt"),
@@ -44,6 +44,6 @@ def release_in_pod(
         answer.raise_for_status()
         items: list[dict[str, Any]] = answer.json()["items"]
     except (OSError, httpx.HTTPError, json.JSONDecodeError, KeyError) as error:
-        raise release.unreadable(error, option=option) from error
-    published = release.releases(each.get("data") or {} for each in items)
-    return release.chosen(published, namespace="", option=option)
+        raise release.unreadable_error(error, option=option) from error
+    published = release.parse_releases(each.get("data") or {} for each in items)
+    return release.choose_release(published, namespace="", option=option)

@@ -14,8 +14,8 @@ import msgspec
 
 from gpupack.allocation import Allocation
 from gpupack.errors import FrameworkMissing, Unsupported
-from gpupack.frameworks.given import Given, gpus_for, warn_of_cpu
 from gpupack.frameworks.mlp import MlpConfig, parse_mlp
+from gpupack.frameworks.process_gpus import ProcessGpus, find_process_gpus, warn_of_cpu
 from gpupack.manager import GPUResourceManager
 from gpupack.opening import get_gpu_resource_manager
 from gpupack.process_setup import PyTorchSettings, PyTorchSetup, pytorch_settings
@@ -93,12 +93,12 @@ class PyTorchGPUIntegration:
         """
         torch = _torch()
         config.check()
-        given = gpus_for(self.manager, config, allocation, os.environ)
+        given = find_process_gpus(self.manager, config, allocation, os.environ)
         settings = pytorch_settings(_setup(config, given, os.environ), given.visible)
-        _show(torch, settings)
+        _set_variables(torch, settings)
         if given.visible and not _sees(torch, given):
-            warn_of_cpu(_why(given))
-            settings = pytorch_settings(_setup(config, Given(), os.environ))
+            warn_of_cpu(_cpu_reason(given))
+            settings = pytorch_settings(_setup(config, ProcessGpus(), os.environ))
         self._done = PyTorchGPU(
             settings=settings,
             device=_device(torch, settings),
@@ -106,7 +106,7 @@ class PyTorchGPUIntegration:
             simulated=given.simulated,
             allocation=given.allocation,
         )
-        _meet(torch, settings)
+        _init_process_group(torch, settings)
         return self._done
 
     def create_pytorch_model_with_gpu(
@@ -145,7 +145,9 @@ def _torch() -> Any:
     return torch
 
 
-def _setup(config: TrainingGPUConfig, given: Given, environ: Mapping[str, str]) -> PyTorchSetup:
+def _setup(
+    config: TrainingGPUConfig, given: ProcessGpus, environ: Mapping[str, str]
+) -> PyTorchSetup:
     ranks = ranks_of(environ) if config.distributed_training else {}
     local = ranks.get("LOCAL_RANK")
     return PyTorchSetup(
@@ -176,7 +178,7 @@ def ranks_of(environ: Mapping[str, str]) -> Mapping[str, str]:
     return environ
 
 
-def _show(torch: Any, settings: PyTorchSettings) -> None:
+def _set_variables(torch: Any, settings: PyTorchSettings) -> None:
     """Set the variables before CUDA reads them."""
     name = "CUDA_VISIBLE_DEVICES"
     wanted = settings.environment[name]
@@ -188,11 +190,11 @@ def _show(torch: Any, settings: PyTorchSettings) -> None:
     os.environ.update(settings.environment)
 
 
-def _sees(torch: Any, given: Given) -> bool:
+def _sees(torch: Any, given: ProcessGpus) -> bool:
     return not given.simulated and torch.cuda.device_count() == len(given.visible)
 
 
-def _why(given: Given) -> str:
+def _cpu_reason(given: ProcessGpus) -> str:
     if given.simulated:
         return "its GPUs are simulated"
     return f"PyTorch does not see {', '.join(each.id for each in given.visible)} here"
@@ -207,7 +209,7 @@ def _device(torch: Any, settings: PyTorchSettings) -> Any:
     return device
 
 
-def _meet(torch: Any, settings: PyTorchSettings) -> None:
+def _init_process_group(torch: Any, settings: PyTorchSettings) -> None:
     """Create the process group, unless the program has created one."""
     group = settings.process_group
     if group is None or torch.distributed.is_initialized():

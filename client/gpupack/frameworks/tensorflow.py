@@ -12,8 +12,8 @@ from typing import Any
 
 from gpupack.allocation import Allocation
 from gpupack.errors import FrameworkMissing
-from gpupack.frameworks.given import Given, gpus_for, warn_of_cpu
 from gpupack.frameworks.mlp import MlpConfig, parse_mlp
+from gpupack.frameworks.process_gpus import ProcessGpus, find_process_gpus, warn_of_cpu
 from gpupack.manager import GPUResourceManager
 from gpupack.opening import get_gpu_resource_manager
 from gpupack.process_setup import (
@@ -86,13 +86,13 @@ class TensorFlowGPUIntegration:
             SetupInvalid: fields of the setup contradict each other.
         """
         config.check()
-        given = gpus_for(self.manager, config, allocation, os.environ)
+        given = find_process_gpus(self.manager, config, allocation, os.environ)
         settings = tensorflow_settings(_setup(config, given, os.environ), given.visible)
         os.environ.update(settings.environment)
         tf = _tensorflow()
         if given.visible and len(tf.config.list_physical_devices("GPU")) != len(given.visible):
-            warn_of_cpu(_why(given))
-            settings = tensorflow_settings(_setup(config, Given(), os.environ))
+            warn_of_cpu(_cpu_reason(given))
+            settings = tensorflow_settings(_setup(config, ProcessGpus(), os.environ))
         self._done = TensorFlowGPU(
             settings=settings,
             strategy=apply_tensorflow(tf, settings),
@@ -138,7 +138,9 @@ def _tensorflow() -> Any:
     return tf
 
 
-def _setup(config: TrainingGPUConfig, given: Given, environ: Mapping[str, str]) -> TensorFlowSetup:
+def _setup(
+    config: TrainingGPUConfig, given: ProcessGpus, environ: Mapping[str, str]
+) -> TensorFlowSetup:
     place = place_of(environ) if config.distributed_training else Place()
     alone: Strategy = "mirrored" if config.distributed_training else "none"
     known = all(each.memory_mib for each in given.visible)
@@ -152,7 +154,7 @@ def _setup(config: TrainingGPUConfig, given: Given, environ: Mapping[str, str]) 
     )
 
 
-def _why(given: Given) -> str:
+def _cpu_reason(given: ProcessGpus) -> str:
     if given.simulated:
         return "its GPUs are simulated"
     return f"TensorFlow does not see {', '.join(each.id for each in given.visible)} here"

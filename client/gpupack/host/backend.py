@@ -10,10 +10,10 @@ import gpupack_placement as core
 from gpupack.allocation import Allocation
 from gpupack.backend import Patience, Workload
 from gpupack.errors import NothingHeld, Unsupported
-from gpupack.host.books import MILLI_PER_PERCENT, Books
 from gpupack.host.inventory import Gpus
-from gpupack.host.ledger import HostLedger, Taken, refused
+from gpupack.host.ledger import HeldPlacement, HostLedger, refusal_text
 from gpupack.host.locked_file import LockedFile
+from gpupack.host.snapshot import MILLI_PER_PERCENT, HostSnapshot
 from gpupack.jobs import Jobs
 from gpupack.training_config import PERCENT, TrainingGPUConfig, gigabytes
 from gpupack.views import (
@@ -47,8 +47,8 @@ class HostBackend:
 
     def status(self) -> ClusterStatus:
         """Return what is free and what is allocated on this machine."""
-        books = self._ledger.books()
-        node = _node_status(books)
+        snapshot = self._ledger.snapshot()
+        node = _node_status(snapshot)
         memory = sum(each.memory_gb for each in node.devices)
         free = sum(each.free_memory_gb for each in node.devices)
         available = AvailableNode(
@@ -70,7 +70,7 @@ class HostBackend:
 
     def nodes(self, *, gpu_type: str = "", min_memory_gb: float = 0) -> list[GPUResourceStatus]:
         """Return this machine, if it has such a GPU."""
-        node = _node_status(self._ledger.books())
+        node = _node_status(self._ledger.snapshot())
         fits = any(
             each.memory_gb >= min_memory_gb
             and (not gpu_type or core.matches_model(gpu_type, each.gpu_type))
@@ -80,31 +80,33 @@ class HostBackend:
 
     def validate(self, config: TrainingGPUConfig) -> Validation:
         """Return whether the request can fit, and whether it fits now; ignore waiting processes."""
-        books = self._ledger.books()
-        decision = self._ledger.decide(books, config)
+        snapshot = self._ledger.snapshot()
+        decision = self._ledger.decide(snapshot, config)
         fits = isinstance(decision, core.Placement)
         return Validation(
             valid=fits or (isinstance(decision, core.Refusal) and not decision.never),
             fits_now=fits,
             workers=1,
             gpus_per_worker=0 if config.is_share else config.gpu_count,
-            nodes=(str(books.node),) if fits else (),
-            message="" if isinstance(decision, core.Placement) else refused(books, decision),
+            nodes=(str(snapshot.node),) if fits else (),
+            message=""
+            if isinstance(decision, core.Placement)
+            else refusal_text(snapshot, decision),
         )
 
     def allocate(self, config: TrainingGPUConfig, patience: Patience) -> Allocation:
         """Hold GPUs until they are released or this process ends."""
-        taken = self._ledger.take(config, patience)
-        name = taken.file.path.stem
+        held = self._ledger.acquire(config, patience)
+        name = held.file.path.stem
         with self._changing:
-            self._held[name] = taken.file
-        simulated = taken.books.inventory.simulated
-        descriptor = taken.file.descriptor
+            self._held[name] = held.file
+        simulated = held.snapshot.inventory.simulated
+        descriptor = held.file.descriptor
         return Allocation(
             allocation_id=name,
             config=config,
-            workers=(_worker(taken),),
-            environment=environment_of(taken.placement, simulated=simulated),
+            workers=(_worker(held),),
+            environment=environment_of(held.placement, simulated=simulated),
             give_back=lambda: self.release(name),
             simulated=simulated,
             pass_fds=() if descriptor is None else (descriptor,),
@@ -155,32 +157,32 @@ def environment_of(placement: core.Placement, *, simulated: bool) -> dict[str, s
     }
 
 
-def _worker(taken: Taken) -> WorkerGpus:
-    index = {each.uuid: each.index for each in taken.books.inventory.devices}
-    uuids = [each.uuid for each in taken.placement.devices]
+def _worker(held: HeldPlacement) -> WorkerGpus:
+    index = {each.uuid: each.index for each in held.snapshot.inventory.devices}
+    uuids = [each.uuid for each in held.placement.devices]
     return WorkerGpus(
-        str(taken.placement.node), tuple(index[uuid] for uuid in uuids), tuple(map(str, uuids))
+        str(held.placement.node), tuple(index[uuid] for uuid in uuids), tuple(map(str, uuids))
     )
 
 
-def _node_status(books: Books) -> GPUResourceStatus:
-    devices = tuple(_devices(books))
+def _node_status(snapshot: HostSnapshot) -> GPUResourceStatus:
+    devices = tuple(_devices(snapshot))
     given = sum(PERCENT - each.free_percent for each in devices)
     return GPUResourceStatus(
-        node_name=str(books.node),
+        node_name=str(snapshot.node),
         gpu_type=", ".join(sorted({each.gpu_type for each in devices})),
         total_gpus=len(devices),
         available_gpus=sum(each.free_percent == PERCENT for each in devices),
         memory_per_gpu=min((each.memory_gb for each in devices), default=0.0),
         utilization=_percent(given, len(devices) * PERCENT),
         devices=devices,
-        simulated=books.inventory.simulated,
+        simulated=snapshot.inventory.simulated,
     )
 
 
-def _devices(books: Books) -> Iterator[DeviceStatus]:
-    free = {each.uuid: each for each in books.cluster().free_devices(books.node)}
-    for device in sorted(books.inventory.devices, key=lambda each: each.index):
+def _devices(snapshot: HostSnapshot) -> Iterator[DeviceStatus]:
+    free = {each.uuid: each for each in snapshot.cluster().free_devices(snapshot.node)}
+    for device in sorted(snapshot.inventory.devices, key=lambda each: each.index):
         left = free[device.uuid]
         yield DeviceStatus(
             index=device.index,

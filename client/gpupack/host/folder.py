@@ -26,16 +26,16 @@ import msgspec
 from gpupack.errors import LedgerBroken, LedgerBusy, LedgerUnusable
 from gpupack.host.locked_file import NEW, READABLE_BY_ALL, LockedFile
 from gpupack.host.process_id import boot_id
-from gpupack.host.record import Record, decoded
+from gpupack.host.record import Record, decode_record
 
-OPEN_TO_ALL: Final = 0o1777
+WORLD_WRITABLE: Final = 0o1777
 SUFFIX: Final = ".json"
-LARGEST_RECORD: Final = 1 << 16
+MAX_RECORD_BYTES: Final = 1 << 16
 """Maximum bytes of a record; a process that holds 128 GPUs has some 10,000."""
 
 NOTE: Final = """\
-Who holds this machine's GPUs, by gpupack: a file for each process, locked for as long as it lives.
-Leave the folder in place while any of them does.
+The holders of this machine's GPUs, by gpupack: a file for each process, locked while it lives.
+Do not remove the folder while one of the processes runs.
 """
 
 LOCK_SECONDS: Final = 30.0
@@ -50,7 +50,7 @@ def default_folder() -> Path:
     """
     for found in (_RUN_LOCK / "gpupack", _RUN_LOCK):
         with contextlib.suppress(OSError):
-            if stat.S_IMODE(found.lstat().st_mode) == OPEN_TO_ALL:
+            if stat.S_IMODE(found.lstat().st_mode) == WORLD_WRITABLE:
                 return _RUN_LOCK / "gpupack"
     return _VAR_TMP / "gpupack"
 
@@ -133,7 +133,7 @@ class HostFolder:
         Raises:
             LedgerUnusable: it cannot be written; nothing has changed.
         """
-        LockedFile(self.path / f"{name}{SUFFIX}", msgspec.json.encode(record)).leave()
+        LockedFile(self.path / f"{name}{SUFFIX}", msgspec.json.encode(record)).unlock()
 
     def cancel(self, name: str) -> None:
         """Remove a reservation; call it while the ledger is locked.
@@ -145,12 +145,12 @@ class HostFolder:
             (self.path / f"{name}{SUFFIX}").unlink(missing_ok=True)
         except OSError as error:
             raise LedgerUnusable(
-                f"{self.path / name}{SUFFIX}: cannot be removed ({error.strerror}); whoever made "
-                "it (`ls -l`) releases it, or root"
+                f"{self.path / name}{SUFFIX}: cannot be removed ({error.strerror}); its owner "
+                "(`ls -l`) or root can release it"
             ) from error
 
     @contextlib.contextmanager
-    def watched(self, name: str) -> Iterator[Callable[[], bool]]:
+    def watch(self, name: str) -> Iterator[Callable[[], bool]]:
         """Yield a function that returns whether the record's process has ended or released it."""
         try:
             opened = os.open(
@@ -160,12 +160,12 @@ class HostFolder:
             yield lambda: True
             return
         try:
-            yield lambda: _locks(opened, fcntl.LOCK_SH)
+            yield lambda: _try_lock(opened, fcntl.LOCK_SH)
         finally:
             os.close(opened)
 
     def _open(self) -> int:
-        self._make()
+        self._ensure_exists()
         try:
             return os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
@@ -174,7 +174,7 @@ class HostFolder:
     def _lock(self, opened: int) -> bool:
         """Lock the folder; return False where it has been replaced by another."""
         try:
-            is_locked = _locks(opened, fcntl.LOCK_EX) or _waits_for(opened)
+            is_locked = _try_lock(opened, fcntl.LOCK_EX) or _wait_for_lock(opened)
         except OSError as error:
             why = f"files cannot be locked there ({error.strerror}), as on NFS"
             raise self._unusable(why) from error
@@ -188,22 +188,22 @@ class HostFolder:
         except FileNotFoundError:
             return False
 
-    def _make(self) -> None:
+    def _ensure_exists(self) -> None:
         """Create the folder in one step, so that it is never closed to another user."""
         try:
             try:
-                there = self.path.lstat()
+                status = self.path.lstat()
             except FileNotFoundError:
-                self._make_anew()
-                there = self.path.lstat()
+                self._create()
+                status = self.path.lstat()
         except OSError as error:
             raise self._unusable(error.strerror or str(error)) from error
-        if not stat.S_ISDIR(there.st_mode):
-            raise self._unusable("it is no folder")
+        if not stat.S_ISDIR(status.st_mode):
+            raise self._unusable("it is not a folder")
         if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
             raise self._unusable(f"user {os.getuid()} cannot write in it")
 
-    def _make_anew(self) -> None:
+    def _create(self) -> None:
         """Create the folder with a file in it: a concurrent creation could replace an empty one."""
         new = self.path.with_name(f"{NEW}{self.path.name}-{secrets.token_hex(6)}")
         note = new / "README"
@@ -212,7 +212,7 @@ class HostFolder:
             new.mkdir()
             note.write_text(NOTE)
             note.chmod(READABLE_BY_ALL)
-            new.chmod(OPEN_TO_ALL)
+            new.chmod(WORLD_WRITABLE)
             new.rename(self.path)
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -223,7 +223,7 @@ class HostFolder:
 
     def _unusable(self, why: str) -> LedgerUnusable:
         return LedgerUnusable(
-            f"{self.path}: {why}; make it by `install -d -m 1777 {self.path}`, or name another "
+            f"{self.path}: {why}; create it by `install -d -m 1777 {self.path}`, or set another "
             "folder in GPUPACK_HOST_FOLDER, the same for all processes"
         )
 
@@ -233,7 +233,7 @@ class HostFolder:
         if known is not None and known[0] == content:
             return known[1]
         try:
-            return decoded(content)
+            return decode_record(content)
         except ValueError:
             return None
 
@@ -248,14 +248,17 @@ class HostFolder:
             if error.errno in {errno.EMFILE, errno.ENFILE}:
                 raise self._unusable(error.strerror or str(error)) from error
             raise LedgerBroken(
-                f"{path}: cannot be looked at ({error.strerror}), so nobody knows whether it is of "
-                "a live process; whoever made it (`ls -l`) removes it, or root"
+                f"{path}: cannot be read ({error.strerror}), so it may be of a live process; its "
+                "owner (`ls -l`) or root has to remove it"
             ) from error
         try:
             if not stat.S_ISREG(os.fstat(opened).st_mode):
                 return None
-            locked, content = not _locks(opened, fcntl.LOCK_SH), os.read(opened, LARGEST_RECORD)
-            if _counts(self._record(name, content), locked=locked):
+            locked, content = (
+                not _try_lock(opened, fcntl.LOCK_SH),
+                os.read(opened, MAX_RECORD_BYTES),
+            )
+            if _is_held(self._record(name, content), locked=locked):
                 return content
             with contextlib.suppress(OSError):
                 os.unlink(path)  # noqa: PTH108 - as above
@@ -264,7 +267,7 @@ class HostFolder:
             os.close(opened)
 
 
-def _locks(opened: int, kind: int) -> bool:
+def _try_lock(opened: int, kind: int) -> bool:
     try:
         fcntl.flock(opened, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -272,7 +275,7 @@ def _locks(opened: int, kind: int) -> bool:
     return True
 
 
-def _waits_for(opened: int) -> bool:
+def _wait_for_lock(opened: int) -> bool:
     """Lock the file as soon as it is free; return False where it is not after LOCK_SECONDS.
 
     This runs in a thread, since the kernel's queue is fair and has no time limit. An abandoned
@@ -297,8 +300,8 @@ def _waits_for(opened: int) -> bool:
     return not waiting.is_alive()
 
 
-def _counts(record: Record | None, *, locked: bool) -> bool:
-    """Return whether a record counts: by its lock, its live process, or a reservation's time.
+def _is_held(record: Record | None, *, locked: bool) -> bool:
+    """Return whether a record is in effect: by its lock, its live process, or its time.
 
     Every user who may read a reservation can lock it, which does not extend it.
     """
@@ -311,15 +314,15 @@ def _counts(record: Record | None, *, locked: bool) -> bool:
 
 def _parsed(path: Path, content: bytes) -> Record:
     try:
-        record = decoded(content)
+        record = decode_record(content)
     except ValueError as error:
         raise LedgerBroken(
-            f"{path}: a live process has it locked, and it cannot be read ({error}); nothing is "
-            f"given out until that process ends: see `fuser -v {path}`"
+            f"{path}: a live process has it locked, and it cannot be read ({error}); no GPU is "
+            f"allocated until that process ends: see `fuser -v {path}`"
         ) from error
     if record.process.boot != boot_id():
         raise LedgerBroken(
-            f"{path}: it is of another machine; give each machine a folder of its own in "
+            f"{path}: it is of another machine; set another folder for each machine in "
             "GPUPACK_HOST_FOLDER"
         )
     return record

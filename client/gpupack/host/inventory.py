@@ -52,7 +52,7 @@ class Gpus(Protocol):
 
 
 class SimulatedGpus:
-    """GPUs that do not exist, for trials of programs and for tests.
+    """GPUs that do not exist, to try programs and for tests.
 
     Args:
         text: number and model, such as `8xH100`.

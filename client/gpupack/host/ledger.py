@@ -19,32 +19,32 @@ from typing import Final
 import gpupack_placement as core
 from gpupack.backend import Patience
 from gpupack.errors import NotEnoughGpus
-from gpupack.host.books import Books, asked_text, before, request_of
 from gpupack.host.folder import HostFolder
 from gpupack.host.inventory import Gpus, Inventory
 from gpupack.host.locked_file import LockedFile
-from gpupack.host.record import Record, holding, shown, waiting
+from gpupack.host.record import Record, holding_record, printable, waiting_record
+from gpupack.host.snapshot import HostSnapshot, request_of, request_text, waiting_before
 from gpupack.training_config import TrainingGPUConfig
 
 FIRST_PAUSE_SECONDS: Final = 0.02
 PAUSE_GROWTH: Final = 1.2
-LONGEST_LOOK_SECONDS: Final = 0.5
+MAX_RETRY_SECONDS: Final = 0.5
 """Maximum seconds between tries of the first waiting process: a killed holder sends no notice."""
 
-LONGEST_WATCH_SECONDS: Final = 0.1
-"""Maximum seconds between two checks of the process before."""
+MAX_WATCH_SECONDS: Final = 0.1
+"""Maximum seconds between two checks of the process ahead."""
 
-MAX_TOLD: Final = 4
+MAX_NAMED_HOLDERS: Final = 4
 """Maximum holders that a refusal names."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """The placement that this process now holds, and the books as they were before."""
+class HeldPlacement:
+    """The placement that this process now holds, and the snapshot from before."""
 
     file: LockedFile
     placement: core.Placement
-    books: Books
+    snapshot: HostSnapshot
 
 
 class HostLedger:
@@ -63,7 +63,7 @@ class HostLedger:
         self._folder, self._gpus = folder, gpus
         self._node, self._policy = node, policy
 
-    def books(self) -> Books:
+    def snapshot(self) -> HostSnapshot:
         """Return what is held now.
 
         Raises:
@@ -72,13 +72,15 @@ class HostLedger:
         """
         inventory = self._gpus.read()
         with self._folder.locked():
-            return self._books(inventory)
+            return self._read_snapshot(inventory)
 
-    def decide(self, books: Books, config: TrainingGPUConfig) -> core.Placement | core.Refusal:
+    def decide(
+        self, snapshot: HostSnapshot, config: TrainingGPUConfig
+    ) -> core.Placement | core.Refusal:
         """Return placement's decision, without regard to waiting processes."""
-        return core.decide(books.cluster(), request_of(config), self._policy)
+        return core.decide(snapshot.cluster(), request_of(config), self._policy)
 
-    def take(self, config: TrainingGPUConfig, patience: Patience) -> Taken:
+    def acquire(self, config: TrainingGPUConfig, patience: Patience) -> HeldPlacement:
         """Hold GPUs, or wait for them.
 
         Raises:
@@ -90,74 +92,74 @@ class HostLedger:
         with ExitStack() as stack:
             found = self._try(config, None, then_wait=patience.timeout_seconds > 0)
             turn = None
-            if isinstance(found, _Waits):
+            if isinstance(found, _Waiting):
                 turn = found.turn
                 stack.callback(found.file.remove)
                 self._wait_for_turn(turn, until, patience)
-            pauses = _pauses(LONGEST_LOOK_SECONDS)
-            while not isinstance(found, Taken):
+            pauses = _pauses(MAX_RETRY_SECONDS)
+            while not isinstance(found, HeldPlacement):
                 _sleep(next(pauses), until, patience, found.why)
                 found = self._try(config, turn, then_wait=False)
             return found
 
     def _wait_for_turn(self, turn: int, until: float, patience: Patience) -> None:
-        """Wait until no process waits before; each checks only the one just before it.
+        """Wait until no process waits ahead; each checks only the process directly ahead.
 
         Raises:
-            NotEnoughGpus: the time is over.
+            NotEnoughGpus: the time limit is reached.
         """
         while ahead := self._before(turn):
             last = max(ahead, key=lambda name: ahead[name].turn)
-            why = _behind(list(ahead.values()))
-            with self._folder.watched(last) as has_ended:
-                for pause in _pauses(LONGEST_WATCH_SECONDS):
+            why = _waiting_text(list(ahead.values()))
+            with self._folder.watch(last) as has_ended:
+                for pause in _pauses(MAX_WATCH_SECONDS):
                     if has_ended():
                         break
                     _sleep(pause, until, patience, why)
 
     def _before(self, turn: int) -> dict[str, Record]:
         with self._folder.locked():
-            return before(self._folder.records(), turn)
+            return waiting_before(self._folder.records(), turn)
 
     def _try(
         self, config: TrainingGPUConfig, turn: int | None, *, then_wait: bool
-    ) -> "Taken | _Waits | _Refused":
+    ) -> "HeldPlacement | _Waiting | _Refused":
         inventory = self._gpus.read()
         if turn is None:
             self._require_possible(config, inventory)
         with self._folder.locked():
-            books = self._books(inventory)
-            ahead = before(books.records, turn)
-            why = _behind(list(ahead.values())) if ahead else ""
+            snapshot = self._read_snapshot(inventory)
+            ahead = waiting_before(snapshot.records, turn)
+            why = _waiting_text(list(ahead.values())) if ahead else ""
             if not ahead:
-                decision = self.decide(books, config)
+                decision = self.decide(snapshot, config)
                 if isinstance(decision, core.Placement):
-                    file = self._folder.add(holding(decision, asked_text(config)))
-                    return Taken(file, decision, books)
-                why = _why_not(books, decision)
+                    file = self._folder.add(holding_record(decision, request_text(config)))
+                    return HeldPlacement(file, decision, snapshot)
+                why = _refusal_with_holders(snapshot, decision)
             if not then_wait:
                 return _Refused(why)
-            mine = books.next_turn()
-            file = self._folder.add(waiting(mine, asked_text(config)))
-            return _Waits(why, mine, file)
+            mine = snapshot.next_turn()
+            file = self._folder.add(waiting_record(mine, request_text(config)))
+            return _Waiting(why, mine, file)
 
     def _require_possible(self, config: TrainingGPUConfig, inventory: Inventory) -> None:
         """Refuse an impossible request, before the ledger is locked: a full reason takes time."""
-        books = Books(self._node, inventory, {}, os.getpid())
-        decision = core.decide(books.emptied(), request_of(config), self._policy)
+        snapshot = HostSnapshot(self._node, inventory, {}, os.getpid())
+        decision = core.decide(snapshot.empty_cluster(), request_of(config), self._policy)
         if isinstance(decision, core.Refusal):
-            raise NotEnoughGpus(refused(books, decision), never=True)
+            raise NotEnoughGpus(refusal_text(snapshot, decision), never=True)
 
-    def _books(self, inventory: Inventory) -> Books:
-        return Books(self._node, inventory, self._folder.records(), os.getpid())
+    def _read_snapshot(self, inventory: Inventory) -> HostSnapshot:
+        return HostSnapshot(self._node, inventory, self._folder.records(), os.getpid())
 
 
-def _pauses(longest: float) -> Iterator[float]:
+def _pauses(max_seconds: float) -> Iterator[float]:
     """Yield seconds that grow up to a maximum."""
     pause = FIRST_PAUSE_SECONDS
     while True:
         yield pause
-        pause = min(PAUSE_GROWTH * pause, longest)
+        pause = min(PAUSE_GROWTH * pause, max_seconds)
 
 
 def _sleep(seconds: float, until: float, patience: Patience, why: str) -> None:
@@ -166,30 +168,32 @@ def _sleep(seconds: float, until: float, patience: Patience, why: str) -> None:
         raise NotEnoughGpus(why)
 
 
-def refused(books: Books, refusal: core.Refusal) -> str:
+def refusal_text(snapshot: HostSnapshot, refusal: core.Refusal) -> str:
     """Return why the request does not fit, for users."""
-    parts = [refusal.message, books.describe_strangers()]
-    if books.inventory.missing:
+    parts = [refusal.message, snapshot.describe_other_users()]
+    if snapshot.inventory.missing:
         return (
-            f"this machine has no GPUs: {books.inventory.missing}; to try programs without, set "
-            "GPUPACK_SIMULATED_GPUS=8xH100"
+            f"this machine has no GPUs: {snapshot.inventory.missing}; to try programs without "
+            "GPUs, set GPUPACK_SIMULATED_GPUS=8xH100"
         )
     return "; ".join(part for part in parts if part)
 
 
-def _why_not(books: Books, refusal: core.Refusal) -> str:
-    holders = [each for each in books.records.values() if each.kind == "holds"]
-    parts = [refused(books, refusal)]
-    parts += [f"held by {each.owner}: {shown(each.asked)}" for each in holders[:MAX_TOLD]]
-    if len(holders) > MAX_TOLD:
-        parts.append(f"and by {len(holders) - MAX_TOLD} more")
+def _refusal_with_holders(snapshot: HostSnapshot, refusal: core.Refusal) -> str:
+    holders = [each for each in snapshot.records.values() if each.kind == "holds"]
+    parts = [refusal_text(snapshot, refusal)]
+    parts += [
+        f"held by {each.owner}: {printable(each.request)}" for each in holders[:MAX_NAMED_HOLDERS]
+    ]
+    if len(holders) > MAX_NAMED_HOLDERS:
+        parts.append(f"and by {len(holders) - MAX_NAMED_HOLDERS} more")
     return "; ".join(parts)
 
 
-def _behind(ahead: Sequence[Record]) -> str:
+def _waiting_text(ahead: Sequence[Record]) -> str:
     first = min(ahead, key=lambda each: each.turn)
     waits = "waits" if len(ahead) == 1 else f"and {len(ahead) - 1} more wait"
-    return f"{first.owner} {waits} before: {shown(first.asked)}"
+    return f"{first.owner} {waits} ahead: {printable(first.request)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +204,7 @@ class _Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class _Waits:
+class _Waiting:
     """A request that now waits in `turn`."""
 
     why: str

@@ -38,7 +38,7 @@ class LockedFile:
             content: content of the file.
 
         Raises:
-            LedgerUnusable: it cannot be written; nothing is left behind.
+            LedgerUnusable: it cannot be written; no file remains.
         """
         self.path = path
         self._pid = os.getpid()
@@ -61,7 +61,7 @@ class LockedFile:
             if not isinstance(error, OSError):
                 raise
             raise LedgerUnusable(
-                f"{path}: cannot be written ({error.strerror}); free space there, or name another "
+                f"{path}: cannot be written ({error.strerror}); free space there, or set another "
                 "folder in GPUPACK_HOST_FOLDER, the same for all processes"
             ) from error
         _of_this_process.add(self)
@@ -91,7 +91,7 @@ class LockedFile:
             fcntl.flock(opened, fcntl.LOCK_UN)
             os.ftruncate(opened, 0)
 
-    def leave(self) -> None:
+    def unlock(self) -> None:
         """Unlock the file, and leave it in place."""
         self._close()
 

@@ -2,7 +2,7 @@
 """The GPUs that NVIDIA's driver shows through NVML.
 
 A call may hang when a GPU is lost. Each reading has ANSWER_SECONDS, in a thread that is then
-abandoned. A GPU that does not answer is left out, and so is one that is cut into MIG slices.
+abandoned. A GPU that does not answer is left out, and so is one with MIG enabled.
 """
 
 import logging
@@ -74,8 +74,8 @@ class NvmlGpus:
             self._opened_by = os.getpid()
         handles = {}
         for index in range(nvml.nvmlDeviceGetCount()):
-            handle = self._told(nvml.nvmlDeviceGetHandleByIndex, index)
-            if handle is not None and not self._is_cut(handle):
+            handle = self._call_or_none(nvml.nvmlDeviceGetHandleByIndex, index)
+            if handle is not None and not self._has_mig(handle):
                 handles[index] = handle
         cliques = connected_groups(
             sorted(handles), lambda a, b: self._linked(handles[a], handles[b])
@@ -83,10 +83,11 @@ class NvmlGpus:
         devices = [
             device
             for index, handle in handles.items()
-            if (device := self._told(self._device, index, handle, cliques.get(index))) is not None
+            if (device := self._call_or_none(self._device, index, handle, cliques.get(index)))
+            is not None
         ]
         users = {str(each.uuid): self._users(handles[each.index]) for each in devices}
-        missing = "" if devices else "the NVIDIA driver shows no GPU that is not cut into slices"
+        missing = "" if devices else "the NVIDIA driver lists no GPU without MIG"
         return Inventory(tuple(devices), users=users, missing=missing)
 
     def _device(self, index: int, handle: Any, clique: int | None) -> core.Device:
@@ -100,21 +101,21 @@ class NvmlGpus:
             max_shares=MAX_SHARES,
         )
 
-    def _is_cut(self, handle: Any) -> bool:
-        mode = self._told(self._nvml.nvmlDeviceGetMigMode, handle)
+    def _has_mig(self, handle: Any) -> bool:
+        mode = self._call_or_none(self._nvml.nvmlDeviceGetMigMode, handle)
         return bool(mode and mode[0] == self._nvml.NVML_DEVICE_MIG_ENABLE)
 
     def _linked(self, low: Any, high: Any) -> bool:
         capability = self._nvml.NVML_P2P_CAPS_INDEX_NVLINK
-        status = self._told(self._nvml.nvmlDeviceGetP2PStatus, low, high, capability)
+        status = self._call_or_none(self._nvml.nvmlDeviceGetP2PStatus, low, high, capability)
         return bool(status == self._nvml.NVML_P2P_STATUS_OK)
 
     def _users(self, handle: Any) -> frozenset[int]:
-        processes = self._told(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        processes = self._call_or_none(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle)
         return frozenset(each.pid for each in processes or ())
 
-    def _told(self, call: Any, *arguments: Any) -> Any:
-        """Call NVML; return None where the driver, board or GPU gives no answer."""
+    def _call_or_none(self, call: Any, *arguments: Any) -> Any:
+        """Call NVML; return None where the call fails."""
         try:
             return call(*arguments)
         except self._nvml.NVMLError as error:

@@ -37,8 +37,8 @@ class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: str
     boot: str
 
-    def is_there(self) -> bool:
-        """Return whether it runs here or is still ending; False where that is unknown."""
+    def is_alive(self) -> bool:
+        """Return whether it runs here or is ending; False where that is unknown."""
         if (self.boot, self.namespace) != (boot_id(), _namespace()):
             return False
         stat = _stat(PROC / str(self.pid))

@@ -18,8 +18,8 @@ import gpupack_placement as core
 from gpupack.host.process_id import ProcessId, boot_id, this_process
 
 SCHEMA: Final = 1
-LONGEST_COMMAND: Final = 120
-LONGEST_RESERVED_SECONDS: Final = 7 * 24 * 3600.0
+MAX_COMMAND_CHARACTERS: Final = 120
+MAX_RESERVED_SECONDS: Final = 7 * 24 * 3600.0
 """Maximum duration of a reservation, so that it does not outlive its author for long."""
 
 
@@ -48,7 +48,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: int
     command: str
     since: dt.datetime
-    asked: str
+    request: str = msgspec.field(name="asked")
     turn: int = 0
     devices: tuple[HeldDevice, ...] = ()
     reserved_until: float | None = None
@@ -60,7 +60,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (
             self.reserved_until is not None
             and self.process.boot == boot_id()
-            and 0 < self.reserved_until - uptime_seconds() <= LONGEST_RESERVED_SECONDS
+            and 0 < self.reserved_until - uptime_seconds() <= MAX_RESERVED_SECONDS
         )
 
     @property
@@ -68,24 +68,24 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether its GPUs are held although its file is not locked."""
         if self.reserved_until is not None:
             return self.is_reserved
-        return self.kind == "holds" and self.process.is_there()
+        return self.kind == "holds" and self.process.is_alive()
 
     @property
     def owner(self) -> str:
-        """The holder, for users."""
+        """The holder as text for users."""
         if self.reserved_until is not None:
             left = max(self.reserved_until - uptime_seconds(), 0)
-            whose = f"user {self.user} ({shown(self.command)})"
-            return f"a reservation for {left:.0f} s more, by {whose}"
-        return f"process {self.process.pid} of user {self.user} ({shown(self.command)})"
+            author = f"user {self.user} ({printable(self.command)})"
+            return f"a reservation for {left:.0f} s more, by {author}"
+        return f"process {self.process.pid} of user {self.user} ({printable(self.command)})"
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Return another user's text without control characters, for a terminal."""
-    return "".join(each if each.isprintable() else "?" for each in text[:LONGEST_COMMAND])
+    return "".join(each if each.isprintable() else "?" for each in text[:MAX_COMMAND_CHARACTERS])
 
 
-def decoded(content: bytes) -> Record:
+def decode_record(content: bytes) -> Record:
     """Parse a file's content.
 
     Raises:
@@ -101,18 +101,18 @@ def decoded(content: bytes) -> Record:
     return record
 
 
-def holding(placement: core.Placement, asked: str) -> Record:
+def holding_record(placement: core.Placement, request: str) -> Record:
     """Return the record of what this process holds."""
     devices = (HeldDevice(each.uuid, each.milli, each.memory) for each in placement.devices)
-    return _of_this_process("holds", asked, devices=tuple(devices))
+    return _own_record("holds", request, devices=tuple(devices))
 
 
-def waiting(turn: int, asked: str) -> Record:
+def waiting_record(turn: int, request: str) -> Record:
     """Return the record of this process's turn."""
-    return _of_this_process("waits", asked, turn=turn)
+    return _own_record("waits", request, turn=turn)
 
 
-def reserved(held: Record, seconds: float) -> Record:
+def reservation_record(held: Record, seconds: float) -> Record:
     """Return the record of a reservation of `held` for the given seconds from now."""
     return msgspec.structs.replace(held, reserved_until=uptime_seconds() + seconds)
 
@@ -135,9 +135,9 @@ def placement_of(record: Record, node: core.NodeName) -> core.Placement:
     return core.Placement(node, tuple(grants))
 
 
-def _of_this_process(
+def _own_record(
     kind: Literal["holds", "waits"],
-    asked: str,
+    request: str,
     *,
     turn: int = 0,
     devices: tuple[HeldDevice, ...] = (),
@@ -146,9 +146,9 @@ def _of_this_process(
         kind=kind,
         process=this_process(),
         user=os.getuid(),
-        command=Path(sys.argv[0] if sys.argv else "").name[:LONGEST_COMMAND] or "python",
+        command=Path(sys.argv[0] if sys.argv else "").name[:MAX_COMMAND_CHARACTERS] or "python",
         since=dt.datetime.now(dt.UTC),
-        asked=asked,
+        request=request,
         turn=turn,
         devices=devices,
     )

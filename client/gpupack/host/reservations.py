@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUs of this machine that are held for a time, for a server's callers.
 
-    take: this process holds them ─► locked: write the reservation, release the hold
+    acquire: this process holds them ─► locked: write the reservation, release the hold
 
 A server that is killed between these steps has reserved nothing. One that is killed later finds its
 reservations when it restarts, since they are only in the ledger. All processes of the machine
@@ -14,10 +14,10 @@ from typing import Final
 
 from gpupack.backend import Patience
 from gpupack.errors import LedgerUnusable, NothingHeld
-from gpupack.host.books import asked_text
 from gpupack.host.folder import HostFolder
 from gpupack.host.ledger import HostLedger
-from gpupack.host.record import Record, holding, reserved
+from gpupack.host.record import Record, holding_record, reservation_record
+from gpupack.host.snapshot import request_text
 from gpupack.training_config import TrainingGPUConfig
 
 PREFIX: Final = "reserved-"
@@ -45,18 +45,20 @@ class Reservations:
         """
         if (known := self.find(name)) is not None:
             return known
-        taken = self._ledger.take(config, patience)
+        held = self._ledger.acquire(config, patience)
         try:
-            record = reserved(holding(taken.placement, asked_text(config)), patience.hold_seconds)
+            record = reservation_record(
+                holding_record(held.placement, request_text(config)), patience.hold_seconds
+            )
             with self._folder.locked():
                 if (made := self._own(name)) is not None:
                     return made
                 self._folder.reserve(PREFIX + name, record)
                 # Before any other read: both together would count twice.
-                taken.file.remove()
+                held.file.remove()
             return record
         finally:
-            taken.file.remove()
+            held.file.remove()
 
     def find(self, name: str) -> Record | None:
         """Return the reservation of that name; None: there is none now.
@@ -84,7 +86,7 @@ class Reservations:
         found = self._folder.records().get(PREFIX + name)
         if found is not None and not self._folder.is_own(PREFIX + name):
             raise LedgerUnusable(
-                f"reservation {name} is another user's ({found.owner}); take another name"
+                f"reservation {name} is another user's ({found.owner}); use another name"
             )
         return found
 

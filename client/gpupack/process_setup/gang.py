@@ -22,9 +22,9 @@ from gpupack.process_setup.tensorflow import Address
 RENDEZVOUS: Final = "GPUPACK_RENDEZVOUS"
 WORKERS: Final = "GPUPACK_WORKERS"
 INDEX: Final = "GPUPACK_WORKER_INDEX"
-LEAST: Final = "GPUPACK_MIN_WORKERS"
+MIN_WORKERS: Final = "GPUPACK_MIN_WORKERS"
 
-MOST: Final = 1024
+MAX_WORKERS: Final = 1024
 """Maximum workers of a gang, as in a GPUJob."""
 
 FIRST: Final = "-0"
@@ -48,11 +48,11 @@ def place_of(environ: Mapping[str, str]) -> Place:
 
     Raises:
         ConfigInvalid: TF_CONFIG is not JSON that names workers.
-        SetupInvalid: the variables of the gang contradict each other, or its workers come and go,
-            which TensorFlow does not support.
+        SetupInvalid: the variables of the gang contradict each other, or the gang is elastic, which
+            TensorFlow does not support.
     """
     text = environ.get("TF_CONFIG")
-    place = _told(text) if text else _of_gang(environ)
+    place = _from_tf_config(text) if text else _from_gang_variables(environ)
     return place if len(place.workers) > 1 else Place()
 
 
@@ -69,7 +69,7 @@ class _TfConfig(msgspec.Struct, frozen=True):
     task: _Task
 
 
-def _told(text: str) -> Place:
+def _from_tf_config(text: str) -> Place:
     try:
         # TensorFlow accepts an index that is written as text, too.
         config = msgspec.json.decode(text, type=_TfConfig, strict=False)
@@ -81,15 +81,15 @@ def _told(text: str) -> Place:
     return Place(config.cluster.worker, config.task.index)
 
 
-def _of_gang(environ: Mapping[str, str]) -> Place:
+def _from_gang_variables(environ: Mapping[str, str]) -> Place:
     count = _number(environ, WORKERS, 1)
     if count == 1:
         return Place()
-    if _number(environ, LEAST, count) < count:
+    if _number(environ, MIN_WORKERS, count) < count:
         raise SetupInvalid(
-            LEAST,
-            environ[LEAST],
-            "TensorFlow's workers do not come and go; remove minWorkers from the GPUJob",
+            MIN_WORKERS,
+            environ[MIN_WORKERS],
+            "TensorFlow does not support elastic jobs; remove minWorkers from the GPUJob",
         )
     host, _, port = environ.get(RENDEZVOUS, "").rpartition(":")
     first, dot, domain = host.partition(".")
@@ -97,8 +97,7 @@ def _of_gang(environ: Mapping[str, str]) -> Place:
         raise SetupInvalid(
             RENDEZVOUS,
             environ.get(RENDEZVOUS, ""),
-            "name worker 0 as a GPUJob's pods do, NAME-ATTEMPT-0.NAME.NAMESPACE.svc:PORT, or "
-            "set TF_CONFIG",
+            "set the address of worker 0, NAME-ATTEMPT-0.NAME.NAMESPACE.svc:PORT, or set TF_CONFIG",
         )
     stem = first.removesuffix(FIRST)
     workers = tuple(f"{stem}-{index}{dot}{domain}:{port}" for index in range(count))
@@ -107,6 +106,6 @@ def _of_gang(environ: Mapping[str, str]) -> Place:
 
 def _number(environ: Mapping[str, str], name: str, otherwise: int) -> int:
     text = environ.get(name) or str(otherwise)
-    if not text.isdecimal() or len(text) > len(str(MOST)) or int(text) > MOST:
-        raise SetupInvalid(name, text, f"give a whole number up to {MOST}")
+    if not text.isdecimal() or len(text) > len(str(MAX_WORKERS)) or int(text) > MAX_WORKERS:
+        raise SetupInvalid(name, text, f"give a whole number up to {MAX_WORKERS}")
     return int(text)

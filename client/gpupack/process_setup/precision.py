@@ -29,7 +29,7 @@ class Precision(msgspec.Struct, frozen=True):
     grad_scaler: bool
 
 
-FULL: Final = Precision(enabled=False, dtype="float32", grad_scaler=False)
+FULL_PRECISION: Final = Precision(enabled=False, dtype="float32", grad_scaler=False)
 
 
 def precision_of(models: Iterable[str], *, mixed: bool) -> Precision:
@@ -38,7 +38,7 @@ def precision_of(models: Iterable[str], *, mixed: bool) -> Precision:
     On a CPU (no models) it is bfloat16, the only type for which frameworks have kernels there.
     """
     if not mixed:
-        return FULL
+        return FULL_PRECISION
     if any(not model or _FLOAT16_ALONE.search(model) for model in models):
         return Precision(enabled=True, dtype="float16", grad_scaler=True)
     return Precision(enabled=True, dtype="bfloat16", grad_scaler=False)

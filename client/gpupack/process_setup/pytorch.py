@@ -112,7 +112,7 @@ def pytorch_settings(setup: PyTorchSetup, visible: Sequence[Visible] = ()) -> Py
         raise SetupInvalid("rank", setup.rank, f"give 0 to {world - 1}: world_size is {world}")
     local = setup.rank % here if setup.local_rank is None else setup.local_rank
     if setup.devices and local >= here:
-        raise SetupInvalid("local_rank", local, f"give 0 to {here - 1}: so many devices there are")
+        raise SetupInvalid("local_rank", local, f"give 0 to {here - 1}: there are {here} devices")
     known = visible or tuple(Visible(each) for each in setup.devices)
     gpu = local if setup.devices else None
     return PyTorchSettings(
@@ -139,12 +139,12 @@ def _environment(setup: PyTorchSetup, world: int, local: int) -> dict[str, str]:
     }
 
 
-def _fraction(asked: float | None, gpu: Visible) -> float | None:
+def _fraction(requested: float | None, gpu: Visible) -> float | None:
     """Return the fraction of the whole GPU; for a share, its part of the GPU."""
     if not gpu.total_mib:
-        return asked
+        return requested
     part = gpu.memory_mib / gpu.total_mib
-    return part if asked is None else asked * part
+    return part if requested is None else requested * part
 
 
 def _process_group(setup: PyTorchSetup, world: int) -> ProcessGroup:
@@ -152,17 +152,17 @@ def _process_group(setup: PyTorchSetup, world: int) -> ProcessGroup:
     if backend == "auto":
         backend = "nccl" if setup.devices else "gloo"
     if backend == "nccl" and not setup.devices:
-        raise SetupInvalid("backend", backend, "nccl needs GPUs; name devices, or take gloo")
+        raise SetupInvalid("backend", backend, "nccl needs GPUs; name devices, or use gloo")
     return ProcessGroup(backend, "env://", world, setup.rank)
 
 
-def _ddp(asked: Ddp, gpu: int | None) -> DdpSettings:
+def _ddp(options: Ddp, gpu: int | None) -> DdpSettings:
     return DdpSettings(
         device_ids=None if gpu is None else [gpu],
         output_device=gpu,
-        find_unused_parameters=asked.find_unused_parameters,
-        gradient_as_bucket_view=asked.gradient_as_bucket_view,
-        static_graph=asked.static_graph,
-        broadcast_buffers=asked.broadcast_buffers,
-        bucket_cap_mb=asked.bucket_cap_mb,
+        find_unused_parameters=options.find_unused_parameters,
+        gradient_as_bucket_view=options.gradient_as_bucket_view,
+        static_graph=options.static_graph,
+        broadcast_buffers=options.broadcast_buffers,
+        bucket_cap_mb=options.bucket_cap_mb,
     )

@@ -33,7 +33,7 @@ CLUSTER = "gpunodes/summary"
 
 
 class Reviewer(ApiServer):
-    """Knows users by their tokens; `rights` are (user, kind, namespace)."""
+    """An API server that knows users by tokens; `rights` are (user, kind, namespace)."""
 
     def __init__(self):
         super().__init__()
@@ -43,9 +43,9 @@ class Reviewer(ApiServer):
         self.forbids_config_maps = self.fails_deletes = False
         self.on_created = lambda _: None
         self.asked_about = []
-        """Specs of SubjectAccessReviews."""
+        """Specs of the received SubjectAccessReviews."""
         self.tried = []
-        """Dry runs: query and body."""
+        """Received dry runs: query and body."""
         self.users = {f"{name}-token": (name, []) for name in ("admin", "tenant", "other")}
         self.rights = {("admin", kind, "") for kind in ("gpujobs", "gpuquotas", "pods")}
         self.rights |= {(name, CLUSTER, "") for name in ("admin", "tenant", "other")}
@@ -96,7 +96,7 @@ class Reviewer(ApiServer):
         return web.json_response(body, status=201)
 
     async def create(self, request):
-        """Takes what the caller's own token may create, which is in his namespace alone."""
+        """Accept objects that the caller's token may create: only in its own namespace."""
         self.created_by.append(request.headers["authorization"])
         namespace, body = request.match_info["namespace"], await request.json()
         if namespace != "team":
@@ -111,7 +111,7 @@ class Reviewer(ApiServer):
         return web.json_response(body, status=201)
 
     def judge(self, request, body):
-        """A dry run: what is absent has its default, and one field can be wrong."""
+        """Answer a dry run: absent fields get defaults, and one field can be wrong."""
         self.tried.append((dict(request.query), body))
         if body["spec"].get("gpus") == 0:
             message = "Invalid value: 0: spec.gpus in body should be greater than or equal to 1"
@@ -132,7 +132,7 @@ class Reviewer(ApiServer):
         return web.json_response(self.jobs[request.match_info["name"]])
 
     async def patch(self, request):
-        """A merge of as much as callers write; `conflicts`: so often somebody was faster."""
+        """Merge the fields that callers write; the first `conflicts` writes are refused."""
         self.patched_by.append(request.headers["authorization"])
         if self.conflicts:
             self.conflicts -= 1
@@ -153,7 +153,7 @@ class Reviewer(ApiServer):
 
 
 class Watched:
-    """A watch that has heard of the server just now, or does not hear of it any more."""
+    """A watch with fresh or stale data."""
 
     def __init__(self):
         self.synced, self.age = asyncio.Event(), 0.0
@@ -182,7 +182,7 @@ def watched():
 
 @pytest.fixture
 def model(watched):
-    """Two nodes of four H100, nothing held."""
+    """Return a model of two nodes with four free H100 each."""
     made = ReadModel(Settings(decisions=Decisions(observed_resources=("nvidia.com/gpu",))))
     made.watches = {"nodes": watched}
     for name in ("a", "b"):
@@ -193,7 +193,7 @@ def model(watched):
 
 @pytest.fixture
 def job(model):
-    """Shows a GPUJob to the model."""
+    """Return a function that shows a GPUJob to the model."""
 
     def show(name, namespace="team", *, phase="Pending", labels=None, spec=None, **status):
         built = {
@@ -253,7 +253,7 @@ async def rights(server):
 
 @pytest.fixture
 def forget_rights(rights):
-    """As if the time was over for which answers of the API server are kept."""
+    """Return a function that empties the cache of permissions."""
 
     def forget():
         for kept in (rights._access._users, rights._access._rights, rights._seen):
@@ -269,7 +269,7 @@ def config_file():
 
 @pytest.fixture
 async def parts(model, server, quota_history, history, views, *, feed, config_file):
-    """Whom calls ask; the API server is asked over HTTP."""
+    """Return the parts of the application; the API server is called over HTTP."""
     async with connected(server.app()) as (api, _):
         yield Parts(
             model=model,
@@ -281,7 +281,7 @@ async def parts(model, server, quota_history, history, views, *, feed, config_fi
             config=config_file,
             quota_history=quota_history,
             rights=Rights(api),
-            questions=Questions(model.onlooker, is_known=lambda: True),
+            questions=Questions(model.queue_copy, is_known=lambda: True),
             api=api,
             placeholder=Placeholder("hold:1", "Always", ("mine",)),
         )
@@ -289,7 +289,7 @@ async def parts(model, server, quota_history, history, views, *, feed, config_fi
 
 @pytest.fixture
 async def call(parts):
-    """Calls the API as somebody."""
+    """Return a function that calls the API as a user."""
     transport = httpx.ASGITransport(application(parts))
     async with httpx.AsyncClient(transport=transport, base_url="https://api") as client:
 

@@ -12,12 +12,12 @@ TEAM = {"namespace": "team", "gpu_count": 2, "gpu_type": "H100", "memory_gb": 80
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     monkeypatch.setattr(allocations, "WAIT_SECONDS", 0.3)
-    monkeypatch.setattr(allocations, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(allocations, "POLL_SECONDS", 0.01)
 
 
 @pytest.fixture
 def operator(model, server):
-    """Runs what is created on node a, as operator and kubelet would; `places` False: it waits."""
+    """Run created jobs on node a, like operator and kubelet; `places` False: they wait."""
 
     class Operator:
         places = True
@@ -40,7 +40,7 @@ def operator(model, server):
     return made
 
 
-async def test_gpus_are_held_by_a_gpujob_that_the_caller_made(call, operator, server):
+async def test_an_allocation_is_a_gpujob_of_the_caller(call, operator, server):
     found = await call("allocate", user="tenant", body=TEAM)
     assert (found.status, found.body["success"], found.body["node_name"]) == (201, True, "a")
     assert found.body["gpu_config"]["workers"] == [
@@ -58,7 +58,7 @@ async def test_gpus_are_held_by_a_gpujob_that_the_caller_made(call, operator, se
     assert pod["imagePullSecrets"] == [{"name": "mine"}]
 
 
-async def test_what_is_not_free_stands_in_the_queue_and_says_so(call, operator):
+async def test_an_allocation_without_free_gpus_is_pending_with_its_reason(call, operator):
     operator.places = False
     found = await call("allocate", user="tenant", body=TEAM)
     assert (found.status, found.body["success"], found.body["node_name"]) == (201, False, "")
@@ -75,7 +75,7 @@ async def test_an_allocation_is_shown_and_released_by_its_id(call, operator, ser
     assert server.jobs == {}
 
 
-async def test_the_same_key_of_the_same_user_makes_one_allocation(call, operator, server):
+async def test_one_key_of_a_user_creates_one_allocation(call, operator, server):
     first = (await call("allocate", user="tenant", body=TEAM, key="k")).body["allocation_id"]
     second = (await call("allocate", user="tenant", body=TEAM, key="k")).body["allocation_id"]
     of_other = (await call("allocate", user="admin", body=TEAM, key="k")).body["allocation_id"]
@@ -83,13 +83,13 @@ async def test_the_same_key_of_the_same_user_makes_one_allocation(call, operator
     assert len(server.jobs) == 2
 
 
-async def test_what_the_api_server_refuses_the_caller_is_told_in_its_words(call, operator):
+async def test_a_refusal_of_the_api_server_is_passed_on(call, operator):
     found = await call("allocate", user="tenant", body=TEAM | {"namespace": "others"})
     assert (found.status, found.type) == (403, "application/problem+json")
     assert found.body["detail"] == "you may not create gpujobs in others"
 
 
-async def test_who_is_no_service_account_names_a_namespace(call):
+async def test_a_user_that_is_no_service_account_has_to_name_a_namespace(call):
     found = await call("allocate", user="tenant", body={"gpu_count": 1})
     assert (found.status, found.body["field"]) == (400, "namespace")
 
@@ -109,20 +109,18 @@ async def test_a_gpujob_that_is_no_allocation_is_neither_shown_nor_released(call
 
 
 @pytest.mark.parametrize("seconds", [1, 10**7])
-async def test_nobody_holds_gpus_for_ever(call, seconds):
+async def test_the_time_of_an_allocation_is_limited(call, seconds):
     found = await call("allocate", user="tenant", body=TEAM | {"seconds": seconds})
     assert (found.status, found.body["field"]) == (400, "seconds")
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_a_tenant_reaches_no_allocation_of_another(call, method):
+async def test_a_tenant_cannot_reach_an_allocation_of_another_tenant(call, method):
     found = await call("allocations/others/allocation-1", user="tenant", method=method)
     assert found.status == 403
 
 
-async def test_who_takes_a_key_again_is_not_told_the_places_of_one_that_is_gone(
-    call, operator, server, model
-):
+async def test_a_reused_key_does_not_return_a_deleted_allocation(call, operator, server, model):
     made = (await call("allocate", user="tenant", body=TEAM, key="k")).body["allocation_id"]
     name = made.partition("/")[2]
     before = model.jobs.by_key["team", name]
@@ -133,17 +131,17 @@ async def test_who_takes_a_key_again_is_not_told_the_places_of_one_that_is_gone(
     assert (found.status, found.body["success"], found.body["node_name"]) == (201, False, "")
 
 
-async def test_what_is_being_given_back_is_not_held(call, operator, model, server):
+async def test_an_allocation_that_is_being_released_is_not_held(call, operator, model, server):
     made = (await call("allocate", user="tenant", body=TEAM, key="k")).body["allocation_id"]
     (body,) = server.jobs.values()
     body["metadata"]["deletionTimestamp"] = "2026-11-24T10:30:00Z"
     operator.run(body)
     found = (await call(f"allocations/{made}", user="tenant")).body
-    assert (found["success"], found["message"]) == (False, "it is being given back")
+    assert (found["success"], found["message"]) == (False, "it is being released")
     assert found["gpu_config"]["workers"] == []
 
 
-async def test_a_job_that_has_an_allocations_name_is_none(call, operator, server):
+async def test_a_gpujob_with_an_allocations_name_is_no_allocation(call, operator, server):
     await call("allocate", user="tenant", body=TEAM, key="k")
     (body,) = server.jobs.values()
     del body["metadata"]["labels"]

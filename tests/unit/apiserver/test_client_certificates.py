@@ -14,7 +14,7 @@ from self_signed import self_signed
 
 from gpupack_apiserver.app import application, build
 from gpupack_apiserver.rights import Rights
-from gpupack_apiserver.settings import Accountant, Settings
+from gpupack_apiserver.settings import CostService, Settings
 from gpupack_httpserver.certificate import ServerFiles
 from gpupack_httpserver.client_certificates import ClientCertificates
 from gpupack_httpserver.peer_limits import ConnectionLimits
@@ -54,8 +54,8 @@ def rights(parts, certificates):
 
 @pytest.fixture
 async def address(parts, rights, certificates):
-    """Where the API listens."""
-    accountant = Accountant("https://localhost:9")
+    """Return the address on which the API listens."""
+    accountant = CostService("https://localhost:9")
     calls = application(dataclasses.replace(parts, rights=rights), accountant)
     config = configured(calls, host="", port=0)
     server = Server(config, ConnectionLimits(), tls=lambda: certificates.context)
@@ -65,7 +65,7 @@ async def address(parts, rights, certificates):
 
 @pytest.fixture
 def as_user(address, files, tmp_path):
-    """A client with a certificate for this user and these groups."""
+    """Return a client with a certificate for this user and these groups."""
 
     def client(name, *groups):
         shown = CA.written(tmp_path / name, name, *groups)
@@ -79,7 +79,7 @@ def calling(address, files, shown=None):
     return httpx.AsyncClient(base_url=address, verify=verify, trust_env=False)
 
 
-async def test_who_has_a_certificate_sees_what_the_api_server_lets_him_see(as_user, server, job):
+async def test_a_caller_with_a_certificate_sees_what_the_api_server_permits(as_user, server, job):
     job("mine")
     job("theirs", namespace="others")
     async with as_user("tenant", "team-a") as client:
@@ -94,7 +94,7 @@ async def test_who_has_a_certificate_sees_what_the_api_server_lets_him_see(as_us
     assert server.asked_about[0]["groups"] == ["team-a", "system:authenticated"]
 
 
-async def test_who_has_neither_certificate_nor_token_is_told_nothing(address, files, job):
+async def test_a_caller_without_certificate_and_token_is_refused(address, files, job):
     job("mine")
     forged = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
     async with calling(address, files) as client:
@@ -103,9 +103,7 @@ async def test_who_has_neither_certificate_nor_token_is_told_nothing(address, fi
 
 
 @pytest.mark.parametrize(("method", "path", "body"), NEED_A_TOKEN)
-async def test_what_is_passed_on_or_changes_something_takes_a_token(
-    as_user, server, job, method, path, body
-):
+async def test_calls_that_forward_or_write_need_a_token(as_user, server, job, method, path, body):
     job("allocation-1", labels={"gpupack.dev/allocation": "true"})
     server.rights |= {("tenant", "update gpunodes/summary", "")}
     async with as_user("tenant") as client:
@@ -120,7 +118,7 @@ async def test_what_is_passed_on_or_changes_something_takes_a_token(
     assert server.tried == []
 
 
-async def test_by_a_certificate_a_job_is_asked_about_that_its_user_has_had_judged(as_user, server):
+async def test_with_a_certificate_what_if_accepts_a_checked_job(as_user, server):
     server.rights |= {("tenant", "create gpujobs", "team")}
     question = {"namespace": "team", "job": JOB, "judged": True}
     async with as_user("tenant") as client:
@@ -132,7 +130,7 @@ async def test_by_a_certificate_a_job_is_asked_about_that_its_user_has_had_judge
     assert (server.created_by, server.tried) == ([], [])
 
 
-async def test_a_question_by_a_certificate_says_how_to_have_the_job_judged(as_user):
+async def test_with_a_certificate_what_if_explains_how_to_check_the_job(as_user):
     async with as_user("tenant") as client:
         answer = await client.post("what-if", json={"namespace": "team", "job": JOB})
     assert answer.status_code == 401
@@ -152,9 +150,7 @@ async def test_a_question_by_a_certificate_says_how_to_have_the_job_judged(as_us
         {"share": {"percent": 1000}},
     ],
 )
-async def test_what_no_api_server_has_judged_is_checked_by_the_schemas_types_and_limits(
-    as_user, server, spec
-):
+async def test_an_unconfirmed_job_is_checked_by_types_and_limits(as_user, server, spec):
     server.rights |= {("tenant", "create gpujobs", "team")}
     async with as_user("tenant") as client:
         answer = await client.post(
@@ -163,7 +159,7 @@ async def test_what_no_api_server_has_judged_is_checked_by_the_schemas_types_and
     assert (answer.status_code, answer.json().get("field")) == (400, "job"), answer.text
 
 
-async def test_a_token_beside_a_certificate_is_what_is_passed_on(as_user, server):
+async def test_a_token_is_forwarded_also_with_a_certificate(as_user, server):
     server.on_created = lambda made: made.update(status={"phase": "Failed"})
     async with as_user("other") as client:
         asked = {"gpu_count": 1, "namespace": "team", "seconds": 60}
@@ -172,21 +168,21 @@ async def test_a_token_beside_a_certificate_is_what_is_passed_on(as_user, server
     assert server.created_by == ["Bearer tenant-token"]
 
 
-async def test_a_certificate_is_no_way_past_a_token_that_is_refused(as_user):
+async def test_a_refused_token_is_refused_also_with_a_certificate(as_user):
     async with as_user("admin") as client:
         for sent in ("Bearer forged", "Basic eA=="):
             refused = await client.get("status", headers={"Authorization": sent})
             assert refused.status_code == 401
 
 
-async def test_a_user_calls_no_oftener_by_two_certificates(as_user, rights):
+async def test_two_certificates_of_a_user_share_one_rate_limit(as_user, rights):
     rights.limit(at_once=3, per_second=0.001)
     async with as_user("tenant", "a") as one, as_user("tenant", "b") as other:
         found = [(await each.get("status")).status_code for each in (one, other) * 2]
     assert found == [200, 200, 200, 429]
 
 
-async def test_a_connection_ends_when_its_ca_is_taken_out(as_user, certificates):
+async def test_a_connection_ends_when_its_ca_is_removed(as_user, certificates):
     async with as_user("tenant") as client:
         assert (await client.get("status")).status_code == 200
         certificates.trust(ClientCa().pem)
@@ -197,10 +193,8 @@ async def test_a_connection_ends_when_its_ca_is_taken_out(as_user, certificates)
             await client.get("status")
 
 
-async def test_a_stream_of_events_ends_with_what_its_listener_is_known_by(
-    as_user, certificates, monkeypatch
-):
-    monkeypatch.setattr("gpupack_apiserver.events.stream.AGAIN_SECONDS", 0.0)
+async def test_a_stream_ends_when_its_certificate_expires(as_user, certificates, monkeypatch):
+    monkeypatch.setattr("gpupack_apiserver.events.stream.RECHECK_SECONDS", 0.0)
     async with as_user("tenant") as client, client.stream("GET", "events?full=1") as answer:
         certificates.trust("")
         lines = [line async for line in answer.aiter_lines()]
@@ -208,7 +202,7 @@ async def test_a_stream_of_events_ends_with_what_its_listener_is_known_by(
     assert any("TokenExpired" in line for line in lines)
 
 
-async def test_certificates_are_asked_for_at_a_port_of_their_own(parts, files, tmp_path, server):
+async def test_certificates_are_requested_at_a_separate_port(parts, files, tmp_path, server):
     server.client_ca = CA.pem
     settings = Settings(
         decisions=Decisions(), tls_cert=files.chain, tls_key=files.key, certificates_port=1
@@ -231,7 +225,7 @@ async def test_certificates_are_asked_for_at_a_port_of_their_own(parts, files, t
     following.cancel()
     by_token, by_certificate = found
     assert by_token == (401, "send a bearer token")
-    # Its reflectors do not run: it knows who calls, and nothing of the cluster.
+    # Its reflectors do not run: callers are authenticated, and the cluster is unknown.
     assert by_certificate[0] == 503
 
 

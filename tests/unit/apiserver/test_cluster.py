@@ -7,7 +7,7 @@ from gpupack_apiserver.node_views import NodeViews
 GB = MEMORY_MIB * 2**20 / 1e9
 
 
-async def test_status_has_the_names_and_shapes_that_clients_know(call):
+async def test_status_has_the_documented_fields(call):
     found = await call("status")
     assert found.status == 200
     assert found.body["utilization"] == {"gpu_utilization": 0.0, "gpu_memory_usage": 0.0}
@@ -21,7 +21,7 @@ async def test_status_has_the_names_and_shapes_that_clients_know(call):
     }
 
 
-async def test_what_pods_hold_is_given_out(call, model):
+async def test_gpus_held_by_pods_are_allocated(call, model):
     model.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0, 1, 2, 3)))
     found = await call("status")
     assert found.body["utilization"]["gpu_utilization"] == 50.0
@@ -65,58 +65,58 @@ async def test_a_wrong_parameter_is_named_with_what_to_send(call, query, field):
     assert found.body["fix"]
 
 
-async def test_another_path_or_method_is_a_problem_too(call):
+async def test_an_unknown_path_or_method_is_answered_with_a_problem(call):
     found = await call("nothing")
     assert (found.status, found.type) == (404, "application/problem+json")
 
 
 @pytest.mark.parametrize("path", ["status", "nodes", "monitoring"])
-async def test_who_may_not_see_the_cluster_is_told_so(call, server, path):
+async def test_a_caller_that_may_not_see_the_cluster_is_refused(call, server, path):
     server.rights.discard(("tenant", "gpunodes/summary", ""))
     found = await call(path, user="tenant")
     assert found.status == 403
     assert found.body["detail"] == "tenant may not get gpupack.dev gpunodes summary"
 
 
-async def test_another_method_is_told_which_there_are(call):
+async def test_a_wrong_method_is_answered_with_the_allowed_methods(call):
     found = await call("status", body={})
     assert (found.status, found.type) == (405, "application/problem+json")
     assert "GET" in found.headers["allow"]
     assert "POST" not in found.headers["allow"]
 
 
-async def test_options_of_a_path_are_all_its_methods(call):
+async def test_options_lists_all_methods_of_a_path(call):
     found = await call("allocations/team/name", method="OPTIONS")
     assert (found.status, found.headers["allow"]) == (204, "DELETE, GET, OPTIONS")
 
 
-async def test_what_a_call_can_be_answered_is_described(call):
+async def test_the_openapi_document_describes_all_answers(call):
     paths = (await call("openapi/openapi.json", user="")).body["paths"]
     told = paths["/api/v1/gpu/jobs/{namespace}/{name}"]["get"]["responses"]
     assert {"200", "400", "401", "403", "404", "429", "503"} <= told.keys()
     assert "application/problem+json" in told["404"]["content"]
 
 
-async def test_nothing_is_said_of_a_cluster_of_which_nothing_is_heard(call, watched):
+async def test_calls_are_refused_while_watches_are_stale(call, watched):
     watched.age = 100.0
     found = await call("status")
     assert (found.status, found.headers["retry-after"]) == (503, "1")
-    assert "nothing was heard of nodes for 100 s" in found.body["detail"]
+    assert "no data of nodes for 100 s" in found.body["detail"]
     assert (await call("health", user="")).body["status"] == "stale"
 
 
-async def test_health_asks_for_no_token(call):
+async def test_health_needs_no_token(call):
     found = await call("health", user="")
     assert (found.status, found.body) == (200, {"status": "ok", "missing": ""})
 
 
-async def test_the_calls_describe_themselves(call):
+async def test_the_openapi_document_lists_the_calls(call):
     found = (await call("openapi/openapi.json", user="")).body
     assert "/api/v1/gpu/status" in found["paths"]
     assert found["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
 
 
-async def test_a_node_is_described_anew_only_where_it_changed(model):
+async def test_the_view_of_a_node_is_computed_only_after_a_change(model):
     views = NodeViews(model.ledger)
     first = views.all()
     model.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
@@ -125,7 +125,7 @@ async def test_a_node_is_described_anew_only_where_it_changed(model):
     assert second[1] is first[1]
 
 
-def test_gpus_that_are_free_beside_others_in_use_are_fragments(model):
+def test_free_gpus_of_partly_used_nodes_count_as_fragments(model):
     views = NodeViews(model.ledger)
     assert views.totals().fragmentation == 0.0
     model.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))

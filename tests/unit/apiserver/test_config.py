@@ -5,11 +5,11 @@ import logging
 import pytest
 
 from gpupack_apiserver import config as configuration
-from gpupack_apiserver.app import Tuned
+from gpupack_apiserver.app import ReloadableParts
 from gpupack_apiserver.config import Config, ConfigFile
-from gpupack_apiserver.errors import CallWrong, ConfigInvalid
+from gpupack_apiserver.errors import CallInvalid, ConfigInvalid
 from gpupack_apiserver.events.limits import StreamLimits
-from gpupack_apiserver.rights import require_left
+from gpupack_apiserver.rights import require_within_limit
 from gpupack_httpserver.errors import Denied
 from gpupack_httpserver.user import User
 
@@ -18,7 +18,7 @@ ADMINISTRATOR = ("admin", "update gpunodes/summary", "")
 
 @pytest.fixture
 def written(tmp_path):
-    """Writes the file as the kubelet does: another file takes its place."""
+    """Return a function that writes the file like the kubelet: it replaces it."""
 
     def write(text):
         (tmp_path / "next").write_text(text)
@@ -37,7 +37,7 @@ def config_file(written, applied):
     return ConfigFile(written("sample_seconds: 10\n"), applied.append)
 
 
-async def test_what_changed_is_told_and_counts(call, server, written, applied):
+async def test_changes_are_returned_and_applied(call, server, written, applied):
     server.rights.add(ADMINISTRATOR)
     written("sample_seconds: 2\ncall_burst: 500\n")
     found = await call("config/reload", method="POST")
@@ -62,7 +62,7 @@ async def test_what_changed_is_told_and_counts(call, server, written, applied):
         ("[" * 5000, "", "[" * 64),
     ],
 )
-async def test_a_broken_file_is_refused_and_the_old_counts(
+async def test_an_invalid_file_is_refused_and_the_old_configuration_stays(
     call, server, config_file, written, *, text, field, value
 ):
     server.rights.add(ADMINISTRATOR)
@@ -76,7 +76,7 @@ async def test_a_broken_file_is_refused_and_the_old_counts(
     assert config_file.current.sample_seconds == 5
 
 
-async def test_who_may_only_see_the_cluster_reloads_nothing(call, written, applied):
+async def test_a_viewer_may_not_reload_the_configuration(call, written, applied):
     written("sample_seconds: 2")
     found = await call("config/reload", method="POST", user="tenant")
     assert (found.status, found.body["detail"]) == (
@@ -86,12 +86,12 @@ async def test_who_may_only_see_the_cluster_reloads_nothing(call, written, appli
     assert applied == [Config()]
 
 
-async def test_a_file_that_changes_is_noticed(config_file, written, applied, monkeypatch, caplog):
-    monkeypatch.setattr(configuration, "LOOK_SECONDS", 0.01)
+async def test_a_changed_file_is_applied(config_file, written, applied, monkeypatch, caplog):
+    monkeypatch.setattr(configuration, "CHECK_SECONDS", 0.01)
     task = asyncio.create_task(config_file.run())
 
     def complaints():
-        return sum("what counted before still does" in each for each in caplog.messages)
+        return sum("the previous one stays in effect" in each for each in caplog.messages)
 
     async def noticed(*, seconds, complained):
         async with asyncio.timeout(30):
@@ -109,33 +109,33 @@ async def test_a_file_that_changes_is_noticed(config_file, written, applied, mon
     task.cancel()
 
 
-def test_a_file_that_is_not_there_or_too_long_is_named(tmp_path):
+def test_a_missing_or_too_long_file_is_reported(tmp_path):
     missing = ConfigFile(tmp_path / "config.yaml", lambda _: None)
-    with pytest.raises(ConfigInvalid, match="make it a file of text"):
+    with pytest.raises(ConfigInvalid, match="make it a text file"):
         missing.reload()
     (tmp_path / "config.yaml").write_text("#" * (65 << 10))
-    with pytest.raises(CallWrong, match="no longer than"):
+    with pytest.raises(CallInvalid, match="no longer than"):
         missing.reload()
 
 
-def test_what_is_read_counts_at_once(history, quota_history, rights):
+def test_a_reloaded_configuration_is_applied_at_once(history, quota_history, rights):
     level, streams = logging.getLogger().level, StreamLimits()
-    tuned = Tuned(history, quota_history, rights, streams, "INFO")
+    tuned = ReloadableParts(history, quota_history, rights, streams, "INFO")
     try:
         tuned.apply(Config("DEBUG", 2.0, 1, 0.1, 1))
         assert logging.getLogger().level == logging.DEBUG
         assert (history.seconds, history.samples.maxlen, quota_history.seconds) == (2, 1800, 5)
-        place = streams.take(who="u", peer="p")
+        place = streams.take(user="u", address="p")
         with pytest.raises(Denied, match="has 1 streams"):
-            streams.take(who="u", peer="p")
-        place.free()
+            streams.take(user="u", address="p")
+        place.release()
     finally:
         logging.getLogger().setLevel(level)
 
 
-async def test_a_user_may_call_as_often_as_the_file_says(rights, server):
+async def test_the_rate_limit_comes_from_the_file(rights, server):
     rights.limit(at_once=2, per_second=0.1)
     for _ in range(2):
-        require_left(rights._calls, User("u"))
-    with pytest.raises(Denied, match="calls too often"):
-        require_left(rights._calls, User("u"))
+        require_within_limit(rights._calls, User("u"))
+    with pytest.raises(Denied, match="sends too many requests"):
+        require_within_limit(rights._calls, User("u"))

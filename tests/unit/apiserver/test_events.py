@@ -7,11 +7,11 @@ import zlib
 import pytest
 from extender_builders import gpu_node, node, pod, whole
 
-from gpupack_apiserver.errors import CallWrong, RightLost
+from gpupack_apiserver.errors import CallInvalid, PermissionLost
 from gpupack_apiserver.events import stream
-from gpupack_apiserver.events.feed import KEPT_TICKS
-from gpupack_apiserver.events.frames import NEVER, PIECE_ITEMS, Frame, Frames, Scope, deflated
-from gpupack_apiserver.events.limits import MAX_OF_USER, StreamLimits
+from gpupack_apiserver.events.feed import MAX_TICKS
+from gpupack_apiserver.events.frames import NO_TICK, PIECE_ITEMS, Frame, Frames, Scope, deflated
+from gpupack_apiserver.events.limits import MAX_PER_USER, StreamLimits
 from gpupack_apiserver.events.stream import Events, Gzip
 from gpupack_apiserver.events.visibility import Visibility
 from gpupack_httpserver.access import Caller
@@ -19,7 +19,7 @@ from gpupack_httpserver.errors import Denied
 from gpupack_httpserver.user import User
 from gpupack_kubeclient.errors import KubeError
 
-ALL = Scope(cluster=True, everywhere=True)
+ALL = Scope(cluster=True, all_namespaces=True)
 TENANT = Scope(cluster=True, namespaces=frozenset({"team"}))
 
 
@@ -33,7 +33,7 @@ def text(frame):
 
 
 def parsed(told):
-    """By name of the event, what its data say."""
+    """Return the data of events by event name."""
     blocks = [block.split("\n") for block in told.strip().split("\n\n") if block != ":"]
     return {
         name.removeprefix("event: "): json.loads(data.removeprefix("data: "))
@@ -45,53 +45,53 @@ def names(jobs):
     return [each["name"] for each in jobs]
 
 
-def test_what_changed_is_told_once_however_often_it_did(feed, frames, job):
+def test_repeated_changes_in_a_tick_are_sent_once(feed, frames, job):
     seen = feed.join()
     for phase in ("Pending", "Admitted", "Running"):
         job("one", phase=phase)
     feed.tick()
-    told = parsed(text(frames.of(ALL, seen)))
+    told = parsed(text(frames.frame_for(ALL, seen)))
     assert [(each["name"], each["phase"]) for each in told["jobs"]["changed"]] == [
         ("one", "Running")
     ]
     assert "nodes" not in told
-    assert len(frames.of(ALL, feed.number)) == 0
+    assert len(frames.frame_for(ALL, feed.number)) == 0
 
 
-def test_a_tick_without_changes_is_none(feed):
+def test_a_tick_without_changes_is_not_counted(feed):
     seen = feed.join()
     feed.tick()
     assert feed.number == seen
 
 
-def test_what_changed_while_nobody_listened_is_in_all_there_is(feed, frames, job):
+def test_changes_without_listeners_are_in_the_complete_state(feed, frames, job):
     job("one", phase="Pending")
     feed.join()
-    assert names(parsed(text(frames.of(ALL, NEVER)))["jobs"]["changed"]) == ["one"]
+    assert names(parsed(text(frames.frame_for(ALL, NO_TICK)))["jobs"]["changed"]) == ["one"]
     feed.leave()
     job("two", phase="Pending")
     feed.join()
-    assert names(parsed(text(frames.of(ALL, NEVER)))["jobs"]["changed"]) == ["one", "two"]
+    assert names(parsed(text(frames.frame_for(ALL, NO_TICK)))["jobs"]["changed"]) == ["one", "two"]
 
 
-def test_nodes_are_written_once_for_all_whatever_jobs_they_may_see(feed, frames, job, model):
+def test_pieces_of_nodes_are_shared_by_all_listeners(feed, frames, job, model):
     job("one")
     seen = feed.join()
-    for since in (NEVER, seen):
-        one, other = (frames.of(scope, since) for scope in (ALL, TENANT))
+    for since in (NO_TICK, seen):
+        one, other = (frames.frame_for(scope, since) for scope in (ALL, TENANT))
         assert one is not other
         assert all(one.text(number) is other.text(number) for number in range(len(one) - 1))
         model.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
         job("one", phase="Running")
         feed.tick()
-    assert len(frames.of(ALL, seen)) == 3
+    assert len(frames.frame_for(ALL, seen)) == 3
 
 
-def test_nodes_are_told_when_what_is_held_of_them_changes(feed, frames, model):
+def test_a_node_is_sent_when_its_held_gpus_change(feed, frames, model):
     seen = feed.join()
     model.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
     feed.tick()
-    told = parsed(text(frames.of(TENANT, seen)))
+    told = parsed(text(frames.frame_for(TENANT, seen)))
     assert [(each["node_name"], each["available_gpus"]) for each in told["nodes"]["changed"]] == [
         ("a", 3)
     ]
@@ -99,93 +99,93 @@ def test_nodes_are_told_when_what_is_held_of_them_changes(feed, frames, model):
     assert told["cluster"]["available_gpus"] == 7
 
 
-def test_what_is_gone_is_told_by_name(feed, frames, model, job):
+def test_removed_objects_are_sent_by_name(feed, frames, model, job):
     job("one")
     seen = feed.join()
     model.ledger.gpus.remove(gpu_node("a"))
     model.jobs.remove(model.jobs.by_key["team", "one"])
     feed.tick()
-    told = parsed(text(frames.of(ALL, seen)))
+    told = parsed(text(frames.frame_for(ALL, seen)))
     assert told["nodes"] == {"changed": [], "removed": ["a"]}
     assert told["jobs"] == {"changed": [], "removed": [{"namespace": "team", "name": "one"}]}
 
 
-def test_jobs_are_told_of_namespaces_that_the_listener_may_see(feed, frames, model, job):
+def test_a_listener_gets_jobs_of_visible_namespaces(feed, frames, model, job):
     job("old", namespace="others")
     seen = feed.join()
     job("mine")
     job("secret", namespace="others")
     model.jobs.remove(model.jobs.by_key["others", "old"])
     feed.tick()
-    for frame in (frames.of(TENANT, seen), frames.of(TENANT, NEVER)):
+    for frame in (frames.frame_for(TENANT, seen), frames.frame_for(TENANT, NO_TICK)):
         assert names(parsed(text(frame))["jobs"]["changed"]) == ["mine"]
         assert "secret" not in text(frame)
         assert "old" not in text(frame)
 
 
-def test_who_may_not_see_the_cluster_is_told_of_jobs_alone(feed, frames, job):
+def test_a_listener_that_may_not_see_the_cluster_gets_only_jobs(feed, frames, job):
     feed.join()
     job("mine")
-    told = parsed(text(frames.of(Scope(cluster=False, everywhere=True), NEVER)))
+    told = parsed(text(frames.frame_for(Scope(cluster=False, all_namespaces=True), NO_TICK)))
     assert told.keys() == {"jobs"}
 
 
-def test_a_listener_may_begin_with_all_there_is(feed, frames, job):
+def test_a_listener_may_start_with_the_complete_state(feed, frames, job):
     for number in range(3):
         job(f"job-{number}")
     feed.join()
-    told = parsed(text(frames.of(ALL, NEVER)))
+    told = parsed(text(frames.frame_for(ALL, NO_TICK)))
     assert [each["node_name"] for each in told["nodes"]["changed"]] == ["a", "b"]
     assert len(told["jobs"]["changed"]) == 3
     assert told["cluster"]["total_gpus"] == 8
 
 
-def test_a_namespace_that_may_be_seen_now_is_told_whole(feed, frames, job):
+def test_all_jobs_of_a_newly_visible_namespace_are_sent(feed, frames, job):
     job("before", namespace="new")
     seen = feed.join()
     job("now", namespace="new")
     feed.tick()
     scope = Scope(cluster=False, namespaces=frozenset({"new"}))
-    told = parsed(text(frames.of(scope, seen, added=frozenset({"new"}))))
+    told = parsed(text(frames.frame_for(scope, seen, added=frozenset({"new"}))))
     assert names(told["jobs"]["changed"]) == ["before", "now"]
 
 
-def test_those_who_may_see_the_same_are_sent_the_same_bytes(feed, frames, job):
+def test_listeners_with_the_same_permissions_get_the_same_bytes(feed, frames, job):
     seen = feed.join()
     job("one")
     feed.tick()
-    frame = frames.of(ALL, seen)
-    assert frames.of(ALL, seen) is frame
+    frame = frames.frame_for(ALL, seen)
+    assert frames.frame_for(ALL, seen) is frame
     assert frame.text(0) is frame.text(0)
     assert frame.deflated(0) is frame.deflated(0)
 
 
-def test_a_frame_that_is_not_the_last_is_written_anew_for_whoever_reads_slowly(feed, frames, job):
+def test_an_old_frame_is_written_again_for_a_slow_reader(feed, frames, job):
     seen = feed.join()
     job("one")
     feed.tick()
-    frame = frames.of(ALL, seen)
+    frame = frames.frame_for(ALL, seen)
     before = frame.text(0)
     job("two")
     feed.tick()
-    frames.of(ALL, seen)
+    frames.frame_for(ALL, seen)
     assert frame.text(0) == before
     assert frame.text(0) is not frame.text(0)
 
 
-def test_who_reads_slowly_is_told_the_state_of_then_and_no_more(feed, frames, job):
+def test_a_slow_reader_gets_only_the_present_state(feed, frames, job):
     seen = feed.join()
-    for number in range(KEPT_TICKS):
+    for number in range(MAX_TICKS):
         job("one", message=str(number))
         feed.tick()
-    (only,) = parsed(text(frames.of(ALL, seen)))["jobs"]["changed"]
-    assert only["message"] == str(KEPT_TICKS - 1)
+    (only,) = parsed(text(frames.frame_for(ALL, seen)))["jobs"]["changed"]
+    assert only["message"] == str(MAX_TICKS - 1)
     job("one", message="later")
     feed.tick()
-    assert frames.of(ALL, seen) is None
+    assert frames.frame_for(ALL, seen) is None
 
 
-def test_a_list_that_shows_the_same_versions_is_no_news(feed, model, job):
+def test_a_list_with_the_same_versions_is_no_change(feed, model, job):
     job("one")
     seen = feed.join()
     model.jobs.replace([*model.jobs.by_key.values()])
@@ -193,14 +193,14 @@ def test_a_list_that_shows_the_same_versions_is_no_news(feed, model, job):
     assert feed.number == seen
     model.jobs.replace([])
     feed.tick()
-    assert feed.since(seen).jobs == {("team", "one")}
+    assert feed.changes_since(seen).jobs == {("team", "one")}
 
 
 def test_many_objects_are_one_event_in_pieces(feed, frames, job):
     for number in range(2 * PIECE_ITEMS + 1):
         job(f"job-{number:03}")
     feed.join()
-    frame = frames.of(Scope(cluster=False, everywhere=True), NEVER)
+    frame = frames.frame_for(Scope(cluster=False, all_namespaces=True), NO_TICK)
     assert len(frame) == 3
     assert len(parsed(text(frame))["jobs"]["changed"]) == 2 * PIECE_ITEMS + 1
 
@@ -211,7 +211,7 @@ def test_compressed_pieces_of_any_frames_make_one_gzip_stream(feed, frames, job)
     seen = feed.join()
     job("later")
     feed.tick()
-    shown = [frames.of(ALL, NEVER), frames.of(ALL, seen), Frame([])]
+    shown = [frames.frame_for(ALL, NO_TICK), frames.frame_for(ALL, seen), Frame([])]
     encode, sent = Gzip(), b""
     for frame in shown:
         sent += b"".join(encode.piece((frame, number)) for number in range(len(frame)))
@@ -220,97 +220,97 @@ def test_compressed_pieces_of_any_frames_make_one_gzip_stream(feed, frames, job)
     assert len(sent) < len("".join(map(text, shown))) / 3
 
 
-def test_what_was_sent_of_a_gzip_stream_can_be_read_at_once(feed, frames, job):
+def test_each_piece_of_a_gzip_stream_can_be_decompressed_at_once(feed, frames, job):
     encode, reader = Gzip(), zlib.decompressobj(31)
     assert reader.decompress(encode.piece(b"data: 1\n\n")) == b"data: 1\n\n"
     assert reader.decompress(deflated(b"data: 2\n\n")) == b"data: 2\n\n"
 
 
-def test_while_nobody_listens_nothing_is_kept(feed, job):
+def test_no_changes_are_kept_without_listeners(feed, job):
     job("one")
     seen = feed.join()
     feed.leave()
     job("two")
     feed.join()
-    assert feed.since(seen).jobs == frozenset()
+    assert feed.changes_since(seen).jobs == frozenset()
 
 
-def test_a_user_has_so_many_streams_and_a_place_that_is_lost_is_free():
+def test_streams_of_a_user_are_limited_and_a_lost_slot_is_released():
     limits = StreamLimits()
-    places = [limits.take(who="u", peer="p") for _ in range(MAX_OF_USER)]
+    places = [limits.take(user="u", address="p") for _ in range(MAX_PER_USER)]
     with pytest.raises(Denied, match="user u has 4 streams"):
-        limits.take(who="u", peer="p")
-    places.pop().free()
-    places.append(limits.take(who="u", peer="p"))
+        limits.take(user="u", address="p")
+    places.pop().release()
+    places.append(limits.take(user="u", address="p"))
     del places
     assert len(limits) == 0
 
 
-def test_so_many_streams_there_are_at_an_address_and_in_all():
+def test_streams_of_an_address_and_of_the_server_are_limited():
     limits, places = StreamLimits(), []
     with pytest.raises(Denied, match="address p has 16 streams"):
-        places.extend(limits.take(who=str(number), peer="p") for number in range(17))
+        places.extend(limits.take(user=str(number), address="p") for number in range(17))
     places = []
     with pytest.raises(Denied, match="this server has 64 streams"):
-        places.extend(limits.take(who=str(number), peer=str(number)) for number in range(65))
+        places.extend(limits.take(user=str(number), address=str(number)) for number in range(65))
 
 
 @pytest.fixture
 async def seen(server, rights):
-    """Makes the visibility of a user, begun with the namespaces that have jobs."""
+    """Return a function that checks a user's visibility of the namespaces with jobs."""
 
     async def begin(name="tenant", *, asked="", there=("team", "others")):
-        made = Visibility(rights, Caller(f"Bearer {name}-token", "p"), User(name), asked=asked)
-        await made.begin(there)
+        made = Visibility(rights, Caller(f"Bearer {name}-token", "p"), User(name), namespace=asked)
+        await made.check_all(there)
         return made
 
     return begin
 
 
-async def test_a_listener_sees_what_the_api_server_lets_him_list(seen):
+async def test_a_listener_sees_the_namespaces_that_it_may_list(seen):
     assert (await seen()).scope == TENANT
     assert (await seen("admin")).scope == ALL
     assert (await seen("other")).scope == Scope(cluster=True)
 
 
-async def test_who_names_a_namespace_hears_of_that_alone(seen):
+async def test_a_listener_of_one_namespace_gets_only_its_jobs(seen):
     made = await seen("admin", asked="others")
     assert made.scope.namespaces == {"others"}
     with pytest.raises(Denied, match="tenant may not list"):
         await seen(asked="others")
 
 
-async def test_a_namespace_that_is_new_is_asked_about_once(seen, server):
+async def test_a_new_namespace_is_checked_once(seen, server):
     made, before = await seen(), server.reviews
     server.rights.add(("tenant", "gpujobs", "new"))
-    assert await made.meet(["team", "new", "foreign"]) == {"new"}
+    assert await made.check_new(["team", "new", "foreign"]) == {"new"}
     assert made.scope.namespaces == {"team", "new"}
-    assert await made.meet(["new", "foreign"]) == frozenset()
+    assert await made.check_new(["new", "foreign"]) == frozenset()
     assert server.reviews == before + 2
 
 
-async def test_where_there_are_too_many_namespaces_one_has_to_be_named(seen):
-    with pytest.raises(CallWrong, match="name one"):
+async def test_with_too_many_namespaces_one_has_to_be_named(seen):
+    with pytest.raises(CallInvalid, match="name one"):
         await seen(there=[f"team-{number}" for number in range(257)])
 
 
-async def test_a_stream_ends_where_more_namespaces_come_than_can_be_asked_about(seen):
+async def test_a_stream_ends_with_too_many_new_namespaces(seen):
     made = await seen(there=[f"team-{number}" for number in range(256)])
-    with pytest.raises(CallWrong, match="name one; there are 257"):
-        await made.meet(["team-256"])
+    with pytest.raises(CallInvalid, match="name one; there are 257"):
+        await made.check_new(["team-256"])
 
 
 @pytest.mark.parametrize("kind", ["gpujobs", "gpunodes/summary"])
-async def test_a_right_that_is_taken_away_is_noticed(seen, server, kind, forget_rights):
+async def test_a_removed_permission_is_noticed(seen, server, kind, forget_rights):
     made = await seen()
-    await made.again()
+    await made.recheck()
     server.rights -= {("tenant", kind, ""), ("tenant", kind, "team")}
     forget_rights()
-    with pytest.raises(RightLost, match="any more"):
-        await made.again()
+    with pytest.raises(PermissionLost, match="was removed"):
+        await made.recheck()
 
 
-async def test_a_look_that_half_failed_forgets_no_namespace(seen, server, rights, monkeypatch):
+async def test_a_partly_failed_check_forgets_no_namespace(seen, server, rights, monkeypatch):
     server.rights.add(("tenant", "gpujobs", "second"))
     made = await seen(there=("second", "team"))
     list_ = rights.may_list
@@ -322,22 +322,22 @@ async def test_a_look_that_half_failed_forgets_no_namespace(seen, server, rights
 
     monkeypatch.setattr(rights, "may_list", answers_of_one)
     with pytest.raises(KubeError):
-        await made.again()
-    await made.meet(("others",))
+        await made.recheck()
+    await made.check_new(("others",))
     assert made.scope.namespaces == {"second", "team"}
 
 
-async def test_a_token_that_is_not_valid_any_more_is_noticed(seen, server, forget_rights):
+async def test_an_expired_token_is_noticed(seen, server, forget_rights):
     made = await seen()
     del server.users["tenant-token"]
     forget_rights()
     with pytest.raises(Denied, match="the token is not valid"):
-        await made.again()
+        await made.recheck()
 
 
 @pytest.fixture
 def heard(feed, frames, model, seen):
-    """All that a listener is told until the stream ends by itself."""
+    """Return all that a listener gets until the stream ends by itself."""
 
     async def listen(*, during=lambda: None, seconds=0, full=False, name="tenant"):
         events = Events(feed, frames, await seen(name), model.missing, full=full, seconds=seconds)
@@ -347,7 +347,7 @@ def heard(feed, frames, model, seen):
             told.extend(
                 [
                     what if isinstance(what, bytes) else what[0].text(what[1])
-                    async for what in events.told()
+                    async for what in events.pieces()
                 ]
             )
 
@@ -363,7 +363,7 @@ def heard(feed, frames, model, seen):
     return listen
 
 
-async def test_a_listener_hears_of_changes_from_then_on(heard, feed, job):
+async def test_a_listener_gets_changes_from_its_start(heard, feed, job):
     job("before")
 
     def change():
@@ -376,14 +376,14 @@ async def test_a_listener_hears_of_changes_from_then_on(heard, feed, job):
     assert told["bye"] == {"reason": "Stopping", "message": "the server stops"}
 
 
-async def test_a_stream_ends_when_its_time_is_over(heard, job):
+async def test_a_stream_ends_after_the_requested_time(heard, job):
     job("before")
     told = parsed(await heard(seconds=0.1, full=True))
     assert names(told["jobs"]["changed"]) == ["before"]
     assert told["bye"]["reason"] == "Over"
 
 
-async def test_a_stream_ends_when_nothing_is_heard_of_the_cluster(heard, feed, watched):
+async def test_a_stream_ends_when_watches_are_stale(heard, feed, watched):
     def silence():
         watched.age = 100.0
         feed._wake()
@@ -398,10 +398,10 @@ async def test_a_stream_ends_when_nothing_is_heard_of_the_cluster(heard, feed, w
         (lambda server: server.rights.discard(("tenant", "gpujobs", "team")), "RightsTaken"),
     ],
 )
-async def test_a_stream_ends_with_the_right_to_it(
+async def test_a_stream_ends_with_its_permission(
     heard, server, monkeypatch, forget_rights, lose, reason
 ):
-    monkeypatch.setattr(stream, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(stream, "RECHECK_SECONDS", 0.1)
 
     def take_away():
         lose(server)
@@ -410,8 +410,8 @@ async def test_a_stream_ends_with_the_right_to_it(
     assert parsed(await heard(during=take_away))["bye"]["reason"] == reason
 
 
-async def test_what_is_silent_is_kept_open_by_comments(heard, monkeypatch):
-    monkeypatch.setattr(stream, "BEAT_SECONDS", 0.05)
+async def test_an_idle_stream_sends_keepalive_comments(heard, monkeypatch):
+    monkeypatch.setattr(stream, "KEEPALIVE_SECONDS", 0.05)
     assert (await heard(seconds=0.3)).count(":\n\n") > 2
 
 
@@ -427,17 +427,17 @@ async def test_the_call_answers_server_sent_events(call, job):
     assert "secret" not in found.text
 
 
-async def test_the_call_is_refused_as_others_are(call, job):
+async def test_the_events_call_is_refused_like_other_calls(call, job):
     job("secret", namespace="others")
     assert (await call("events", user="")).status == 401
     refused = await call("events", user="tenant", namespace="others")
     assert (refused.status, refused.type) == (403, "application/problem+json")
 
 
-async def test_a_node_that_comes_is_told(feed, frames, model):
+async def test_a_new_node_is_sent(feed, frames, model):
     seen = feed.join()
     model.ledger.nodes.upsert(node("c"))
     model.ledger.gpus.upsert(gpu_node("c"))
     feed.tick()
-    told = parsed(text(frames.of(ALL, seen)))
+    told = parsed(text(frames.frame_for(ALL, seen)))
     assert [each["node_name"] for each in told["nodes"]["changed"]] == ["c"]

@@ -13,7 +13,7 @@ from gpupack_scheduler.requests import gang_request
 
 @pytest.fixture
 def full(model):
-    """Another namespace's jobs run on all GPUs of both nodes."""
+    """Run jobs of another namespace on all GPUs of both nodes."""
     for name in ("a", "b"):
         shown = placed_job(
             f"on-{name}",
@@ -36,7 +36,7 @@ def explain(call):
     return asked
 
 
-async def test_a_job_that_waits_is_told_its_place_and_what_would_help(explain, full, job):
+async def test_a_pending_job_gets_its_position_and_advice(explain, full, job):
     job("first", spec={"gpus": 4})
     job("second", spec={"gpus": 4})
     found = await explain("second")
@@ -47,7 +47,7 @@ async def test_a_job_that_waits_is_told_its_place_and_what_would_help(explain, f
     assert "0 of 2 nodes fit" in found["message"]
 
 
-async def test_jobs_of_namespaces_that_the_caller_may_not_see_are_counted_alone(explain, full, job):
+async def test_jobs_of_hidden_namespaces_are_only_counted(explain, full, job):
     for name in ("x", "y"):
         job(name, namespace="aside", spec={"gpus": 4})
     job("mine", spec={"gpus": 4})
@@ -57,7 +57,7 @@ async def test_jobs_of_namespaces_that_the_caller_may_not_see_are_counted_alone(
     assert [each["name"] for each in seen["ahead"]] == ["x", "y"]
 
 
-async def test_what_keeps_a_job_from_room_is_its_turn(explain, model, full, job):
+async def test_a_job_that_fits_is_blocked_by_the_queue_head(explain, model, full, job):
     job("first", spec={"gpus": 4})
     job("small", spec={"gpus": 1})
     model.jobs.remove(model.jobs.by_key["other", "on-a"])
@@ -66,7 +66,7 @@ async def test_what_keeps_a_job_from_room_is_its_turn(explain, model, full, job)
     assert found["reason"] == "AdmissionPending"
 
 
-async def test_jobs_that_are_next_have_the_positions_that_the_queue_shows(call, explain, job):
+async def test_explain_and_queue_show_the_same_positions(call, explain, job):
     for name in ("first", "second"):
         job(name, spec={"gpus": 4})
     listed = (await call("queue", user="tenant")).body["waiting"]
@@ -78,53 +78,51 @@ async def test_jobs_that_are_next_have_the_positions_that_the_queue_shows(call, 
 
 
 @pytest.mark.parametrize("reason", ["CreationForbidden", "PriorityClassMissing"])
-async def test_a_job_that_is_not_in_the_queue_says_what_its_status_says(explain, job, reason):
+async def test_a_job_outside_the_queue_is_explained_by_its_status(explain, job, reason):
     job("odd", reason=reason, message="see to it")
     found = await explain("odd")
     assert (found["reason"], found["message"]) == (reason, "see to it")
     assert (found["position"], found["fits_now"]) == (None, None)
 
 
-def test_a_revised_job_that_waits_has_its_gpus_since_its_status_says(model, full, job):
+def test_a_revised_job_is_explained_by_its_status(model, full, job):
     job("revised", heldSince="2026-11-24T11:00:00Z")
-    model.onlooker.follow()
-    (waiting,) = model.onlooker.admissions.queue.jobs()
+    model.queue_copy.follow()
+    (waiting,) = model.queue_copy.admissions.queue.jobs()
     assert waiting.held_since - waiting.submitted == 3600
 
 
 @pytest.mark.parametrize(("ago", "avoided"), [(590, {"a"}), (610, set())])
-def test_a_job_that_waits_avoids_where_it_broke_of_late(model, full, job, ago, avoided):
-    ended = dt.datetime.fromtimestamp(model.onlooker.admissions.now() - ago, dt.UTC).isoformat()
+def test_a_pending_job_avoids_the_node_of_its_last_failure(model, full, job, ago, avoided):
+    ended = dt.datetime.fromtimestamp(model.queue_copy.admissions.now() - ago, dt.UTC).isoformat()
     broke = {"number": 1, "finishedAt": ended, "fault": {"worker": 0, "node": "a"}}
     job("again", reason="TooFewFreeGpus", attempt=1, attempts=[broke])
-    model.onlooker.follow()
-    (waiting,) = model.onlooker.admissions.queue.jobs()
+    model.queue_copy.follow()
+    (waiting,) = model.queue_copy.admissions.queue.jobs()
     assert waiting.avoid == avoided
 
 
-async def test_a_job_that_runs_waits_for_nothing(explain, full, job):
+async def test_a_running_job_is_not_explained_as_pending(explain, full, job):
     found = await explain("on-a", namespace="other", user="admin")
     assert (found["phase"], found["position"], found["would_help"]) == ("Running", None, [])
 
 
-async def test_there_is_no_explanation_of_a_job_that_there_is_not(call):
+async def test_explaining_a_missing_job_is_answered_404(call):
     found = await call("jobs/team/none/explain", user="tenant")
     assert found.status == 404
 
 
-async def test_a_tenant_is_told_nothing_of_anothers_job(call, job):
+async def test_a_tenant_may_not_explain_another_tenants_job(call, job):
     job("theirs", namespace="other")
     found = await call("jobs/other/theirs/explain", user="tenant")
     assert found.status == 403
 
 
-def test_who_has_no_room_in_the_queue_is_tried_a_few_at_a_time_and_comes_in(
-    model, job, monkeypatch
-):
+def test_jobs_beyond_the_queue_limit_enter_when_others_leave(model, job, monkeypatch):
     for number in range(MAX_KINDS + 100):
         job(f"j-{number:03}", spec={"gpus": 1, "workers": number + 1})
-    model.onlooker.follow()
-    queue = model.onlooker.admissions.queue
+    model.queue_copy.follow()
+    queue = model.queue_copy.admissions.queue
     assert len(queue) == MAX_KINDS
     tried = []
 
@@ -133,12 +131,12 @@ def test_who_has_no_room_in_the_queue_is_tried_a_few_at_a_time_and_comes_in(
         return of(shown, *given)
 
     monkeypatch.setattr(gang_request, "of_placed", asked)
-    model.onlooker.follow()
+    model.queue_copy.follow()
     assert len(tried) == MAX_TRIED
     for number in range(MAX_KINDS):
         model.jobs.remove(model.jobs.by_key["team", f"j-{number:03}"])
     rounds = -(-100 // MAX_TRIED) + 1
     for _ in range(rounds):
-        model.onlooker.follow()
+        model.queue_copy.follow()
     assert len(queue) == MAX_KINDS
     assert len(tried) <= (rounds + 1) * MAX_TRIED

@@ -11,7 +11,7 @@ def held(model):
     model.ledger.pods.upsert(pod("secret", on="b", devices=whole("b", 0), namespace="others"))
 
 
-async def test_each_gpu_of_each_pod_is_an_entry(call, held):
+async def test_holders_have_an_entry_for_each_gpu_of_each_pod(call, held):
     found = (await call("holders", user="tenant")).body["holders"]
     assert [(each["pod"], each["index"], each["percent"]) for each in found] == [
         ("notebook", 3, 40),
@@ -33,11 +33,11 @@ async def test_each_gpu_of_each_pod_is_an_entry(call, held):
     assert found[1]["isolation"] == "strict"
 
 
-async def test_holders_of_one_node_are_asked_for(call, held):
+async def test_holders_can_be_filtered_by_node(call, held):
     assert [each["pod"] for each in (await call("holders", node="b")).body["holders"]] == ["secret"]
 
 
-async def test_pods_are_shown_of_namespaces_whose_pods_the_caller_may_list(call, held, server):
+async def test_holders_show_only_namespaces_with_listable_pods(call, held, server):
     assert "secret" not in str((await call("holders", user="tenant")).body)
     assert "secret" in str((await call("holders")).body)
     refused = await call("holders", user="tenant", namespace="others")
@@ -49,7 +49,7 @@ async def test_pods_are_shown_of_namespaces_whose_pods_the_caller_may_list(call,
     assert (await call("holders", user="other")).body["holders"] == []
 
 
-async def test_pages_of_holders_follow_each_other(call, held):
+async def test_pages_of_holders_are_complete(call, held):
     seen, after = [], ""
     for _ in range(4):
         page = (await call("holders", limit=1, after=after)).body
@@ -59,13 +59,13 @@ async def test_pages_of_holders_follow_each_other(call, held):
     assert sorted(seen) == sorted([uuid("a", 1), uuid("a", 2), uuid("a", 3), uuid("b", 0)])
 
 
-async def test_a_pod_that_is_gone_and_whose_processes_are_not_is_shown_still(call, model):
+async def test_a_removed_pod_with_running_processes_is_shown(call, model):
     model.ledger.gpus.upsert(gpu_node("a", lingering={"gone": whole("a", 0)}))
     (found,) = (await call("holders")).body["holders"]
     assert (found["pod"], found["uuid"]) == ("gone", uuid("a", 0))
 
 
-async def test_an_agent_says_who_holds_what_where_the_kubelet_chooses(call, model):
+async def test_holders_of_observed_nodes_come_from_the_agent(call, model):
     told = gpu_node("c", mode="observed", lingering={"theirs": whole("c", 1)})
     model.ledger.gpus.upsert(told)
     model.ledger.nodes.upsert(node("c"))

@@ -15,7 +15,7 @@ def three(job, quota):
         quota(namespace, nominal="8", used="2", running=1, waiting=1)
 
 
-async def test_jobs_are_listed_as_kubectl_has_them(call, three):
+async def test_jobs_are_listed_with_the_values_of_kubectl(call, three):
     found = (await call("jobs", namespace="team")).body["jobs"]
     assert [(each["name"], each["phase"]) for each in found] == [
         ("one", "Running"),
@@ -25,7 +25,7 @@ async def test_jobs_are_listed_as_kubectl_has_them(call, three):
     assert found[0]["workload"] == "matmul"
 
 
-async def test_whoever_may_list_all_namespaces_sees_all(call, three):
+async def test_a_caller_that_may_list_all_namespaces_sees_all_jobs(call, three):
     found = (await call("jobs")).body["jobs"]
     assert {each["namespace"] for each in found} == {"team", "others"}
 
@@ -35,7 +35,7 @@ PATHS += ["quotas", "quotas/history", "holders"]
 
 
 @pytest.mark.parametrize("path", [*PATHS, "jobs/others/secret"])
-async def test_a_tenant_sees_nothing_of_another(call, three, path):
+async def test_a_tenant_sees_no_job_of_another_tenant(call, three, path):
     found = await call(path, user="tenant")
     text = str(found.body)
     assert "secret" not in text.replace("jobs/others/secret", "")
@@ -46,20 +46,20 @@ async def test_a_tenant_sees_nothing_of_another(call, three, path):
 
 
 @pytest.mark.parametrize("path", ["jobs", "queue", "quotas"])
-async def test_who_names_a_namespace_that_he_may_not_see_is_told_so(call, three, path):
+async def test_a_request_for_a_forbidden_namespace_is_refused(call, three, path):
     found = await call(path, user="tenant", namespace="others")
     assert found.status == 403
     kind = "gpuquotas" if path == "quotas" else "gpujobs"
     assert found.body["detail"] == f"tenant may not list gpupack.dev {kind} in namespace others"
 
 
-async def test_who_may_see_no_namespace_sees_an_empty_list(call, three):
+async def test_a_caller_without_namespaces_gets_an_empty_list(call, three):
     assert (await call("jobs", user="other")).body["jobs"] == []
 
 
 @pytest.mark.parametrize("path", ["jobs", "queue", "quotas"])
 @pytest.mark.parametrize(("user", "may_list"), [("other", False), ("tenant", True)])
-async def test_no_right_in_any_namespace_is_told_from_nothing_there(
+async def test_may_list_distinguishes_missing_permissions_from_an_empty_list(
     call, three, path, user, may_list
 ):
     assert (await call(path, user=user)).body["may_list"] is may_list
@@ -67,7 +67,7 @@ async def test_no_right_in_any_namespace_is_told_from_nothing_there(
 
 @pytest.mark.parametrize("path", ["jobs", "queue", "quotas"])
 @pytest.mark.parametrize(("namespace", "may_list"), [("team", True), ("others", False)])
-async def test_where_nothing_is_a_service_account_s_own_namespace_says_whether_it_may_list(
+async def test_in_an_empty_cluster_a_service_accounts_own_namespace_decides_may_list(
     call, server, path, namespace, may_list
 ):
     name = f"system:serviceaccount:{namespace}:trainer"
@@ -78,18 +78,18 @@ async def test_where_nothing_is_a_service_account_s_own_namespace_says_whether_i
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("user", ["", "unknown"])
-async def test_without_a_token_that_is_known_nothing_is_told(call, three, path, user):
+async def test_calls_without_a_valid_token_are_refused(call, three, path, user):
     found = await call(path, user=user)
     assert (found.status, found.headers["www-authenticate"]) == (401, "Bearer")
 
 
-async def test_the_queue_has_who_waits_and_why(call, three):
+async def test_the_queue_lists_pending_jobs_with_their_reasons(call, three):
     found = (await call("queue", user="tenant")).body
     assert found["total"] == 1
     assert found["waiting"][0]["message"] == "no room"
 
 
-async def test_pages_follow_each_other(call, three):
+async def test_pages_of_jobs_are_complete(call, three):
     first = (await call("jobs", limit=2)).body
     second = (await call("jobs", limit=2, after=first["next"])).body
     names = [each["name"] for each in (*first["jobs"], *second["jobs"])]
@@ -108,14 +108,12 @@ async def test_one_job_is_shown_with_its_attempts(call, job):
 @pytest.mark.parametrize(
     "query", [{"namespace": "No Name"}, {"phase": "Sleeping"}, {"limit": 10**6}]
 )
-async def test_what_is_no_namespace_phase_or_limit_is_refused_by_its_name(call, query):
+async def test_an_invalid_namespace_phase_or_limit_is_refused_by_name(call, query):
     found = await call("jobs", **query)
     assert (found.status, found.body["field"]) == (400, next(iter(query)))
 
 
-async def test_a_token_behind_a_proxy_that_takes_authorization_comes_in_another_header(
-    parts, three
-):
+async def test_a_token_behind_a_proxy_is_read_from_another_header(parts, three):
     transport = httpx.ASGITransport(application(parts))
     headers = {"Gpupack-Authorization": "Bearer tenant-token", "Authorization": "Basic cHJveHk6"}
     async with httpx.AsyncClient(transport=transport, base_url="https://api") as client:
@@ -125,17 +123,17 @@ async def test_a_token_behind_a_proxy_that_takes_authorization_comes_in_another_
 
 
 SLOWLY = 0.001
-"""Calls per second, so that a slow machine gives back none while a test runs."""
+"""Calls per second: so low that a slow test gets no further call."""
 
 
-async def test_who_calls_without_end_is_told_to_wait(call, parts, server):
+async def test_a_caller_with_too_many_requests_has_to_wait(call, parts, server):
     parts.rights.limit(at_once=50, per_second=SLOWLY)
     answers = [await call("health", user="")] + [await call("jobs") for _ in range(60)]
     assert answers[-1].status in {200, 429}
     assert 429 in {each.status for each in answers}
 
 
-async def test_accounts_of_one_namespace_are_one_caller(call, parts, server):
+async def test_service_accounts_of_a_namespace_share_a_rate_limit(call, parts, server):
     parts.rights.limit(at_once=50, per_second=SLOWLY)
     names = [f"system:serviceaccount:team:{number}" for number in range(60)]
     server.users |= {f"{name}-token": (name, []) for name in names}
@@ -145,7 +143,7 @@ async def test_accounts_of_one_namespace_are_one_caller(call, parts, server):
     assert (await call("jobs", user="tenant")).status == 200
 
 
-async def test_rights_are_asked_once_for_a_while(call, server, three):
+async def test_permissions_are_cached(call, server, three):
     for _ in range(5):
         await call("jobs", user="tenant")
     assert server.reviews == 1 + 1 + 2
@@ -192,7 +190,7 @@ async def test_a_job_is_shown_with_the_pods_of_its_workers(call, job, model, ser
     assert [each["pod"] for each in shown] == ["", ""], "the caller may not list pods"
 
 
-async def test_a_job_that_has_ended_has_no_workers_to_show(call, job):
+async def test_a_finished_job_has_no_workers(call, job):
     held = {"node": "a", "workers": "0", "gpus": [uuid("a", 2)], "memoryMiB": [81559]}
     job("over", phase="Succeeded", attempt=1, placement=[held])
     assert (await call("jobs/team/over")).body["workers"] == []

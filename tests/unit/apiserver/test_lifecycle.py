@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Suspend, resume and rerun, against an API server on loopback that takes the caller's token."""
+"""Suspend, resume and rerun, against an API server on loopback that accepts the caller's token."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from gpupack_crds import lifecycle
 
 @pytest.fixture
 def stored(server):
-    """A GPUJob that the API server holds."""
+    """Return a GPUJob that the API server has."""
 
     def store(name, phase, **spec):
         server.jobs[name] = {
@@ -33,7 +33,7 @@ def stored(server):
 
 @pytest.fixture(autouse=True)
 def patched(server):
-    """A merge of annotations and the spec."""
+    """Merge annotations and the spec."""
 
     async def patch(request):
         made, body = server.jobs[request.match_info["name"]], await request.json()
@@ -60,14 +60,14 @@ async def test_a_job_is_suspended_and_resumed_with_the_callers_token(
 
 
 @pytest.mark.parametrize("call_of", ["suspend", "resume"])
-async def test_a_job_that_has_ended_is_not_suspended(call, stored, call_of):
+async def test_a_finished_job_cannot_be_suspended(call, stored, call_of):
     stored("train", "Failed")
     found = await call(f"jobs/team/train/{call_of}", user="tenant", method="POST")
     assert (found.status, found.body["field"]) == (400, "name")
     assert "gpupack rerun" in found.body["fix"]
 
 
-async def test_a_rerun_is_a_new_job_of_the_same_spec_and_the_old_one_stays(call, server, stored):
+async def test_a_rerun_creates_a_job_of_the_same_spec_and_keeps_the_old_one(call, server, stored):
     stored("train", "Failed", suspend=False)
     before = str(server.jobs["train"])
     first = await call("jobs/team/train/rerun", user="tenant", body={})
@@ -82,7 +82,7 @@ async def test_a_rerun_is_a_new_job_of_the_same_spec_and_the_old_one_stays(call,
     assert second.body["name"] == "train-rerun-2"
 
 
-async def test_a_rerun_that_is_sent_twice_makes_one_job(call, server, stored):
+async def test_a_repeated_rerun_creates_one_job(call, server, stored):
     stored("train", "Succeeded")
     names = {
         (await call("jobs/team/train/rerun", user="tenant", body={}, key="k")).body["name"]
@@ -92,7 +92,7 @@ async def test_a_rerun_that_is_sent_twice_makes_one_job(call, server, stored):
     assert len(server.jobs) == 2
 
 
-async def test_what_runs_is_not_rerun(call, server, stored):
+async def test_a_running_job_cannot_be_rerun(call, server, stored):
     stored("train", "Running")
     found = await call("jobs/team/train/rerun", user="tenant", body={})
     assert found.status == 400
@@ -100,7 +100,7 @@ async def test_what_runs_is_not_rerun(call, server, stored):
     assert list(server.jobs) == ["train"]
 
 
-async def test_a_taken_name_is_refused(call, server, stored):
+async def test_a_rerun_with_an_existing_name_is_refused(call, server, stored):
     stored("train", "Failed")
     stored("other", "Running")
     found = await call("jobs/team/train/rerun", user="tenant", body={"name": "other"})
@@ -109,13 +109,13 @@ async def test_a_taken_name_is_refused(call, server, stored):
 
 @pytest.fixture
 def scripted(server, stored):
-    """GPUJob `train`, which has ended and mounts its scripts."""
+    """Store GPUJob `train`, which has ended and mounts its scripts."""
     volumes = [{"name": "scripts", "configMap": {"name": "train"}}]
     stored("train", "Failed", template={"spec": {"volumes": volumes}})
     server.config_maps["train"] = {"metadata": {"name": "train"}, "data": {"a.py": "print()"}}
 
 
-async def test_a_rerun_with_scripts_that_is_sent_twice_leaves_the_job(call, server, scripted):
+async def test_a_repeated_rerun_with_scripts_keeps_the_job(call, server, scripted):
     for _ in range(2):
         found = await call("jobs/team/train/rerun", user="tenant", body={}, key="k")
         assert (found.status, found.body["suspended"]) == (201, False)
@@ -127,14 +127,14 @@ async def test_a_rerun_with_scripts_that_is_sent_twice_leaves_the_job(call, serv
     assert scripts["metadata"]["ownerReferences"][0]["uid"] == f"uid-{name}"
 
 
-async def test_a_rerun_that_is_sent_twice_does_not_resume_a_job(call, server, scripted):
+async def test_a_repeated_rerun_does_not_resume_a_suspended_job(call, server, scripted):
     found = await call("jobs/team/train/rerun", user="tenant", body={}, key="k")
     server.jobs[found.body["name"]]["spec"]["suspend"] = True
     again = await call("jobs/team/train/rerun", user="tenant", body={}, key="k")
     assert (again.status, again.body["suspended"]) == (201, True)
 
 
-async def test_a_rerun_that_is_cut_off_stays_suspended_until_it_is_sent_again(
+async def test_an_interrupted_rerun_stays_suspended_until_it_is_repeated(
     server, scripted, monkeypatch
 ):
     async def cut_off(*given):
@@ -155,7 +155,7 @@ async def test_a_rerun_that_is_cut_off_stays_suspended_until_it_is_sent_again(
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])
-async def test_a_rerun_whose_scripts_are_refused_says_so(call, server, scripted, is_deleted):
+async def test_a_rerun_with_refused_scripts_reports_the_reason(call, server, scripted, is_deleted):
     server.forbids_config_maps, server.fails_deletes = True, not is_deleted
     found = await call("jobs/team/train/rerun", user="tenant", body={})
     assert (found.status, "create configmaps" in str(found.body)) == (403, True)
@@ -163,7 +163,7 @@ async def test_a_rerun_whose_scripts_are_refused_says_so(call, server, scripted,
     assert others == ([] if is_deleted else [True])
 
 
-async def test_a_rerun_does_not_take_a_config_map_of_its_name(call, server, scripted):
+async def test_a_rerun_does_not_overwrite_an_existing_config_map(call, server, scripted):
     server.config_maps["other"] = {"metadata": {"name": "other"}, "data": {"a.py": "others"}}
     found = await call("jobs/team/train/rerun", user="tenant", body={"name": "other"})
     assert (found.status, found.body["field"]) == (400, "name")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API counts of its calls."""
+"""Metrics of the API's calls."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ CALL = {"route": "/api/v1/gpu/health", "method": "GET", "status": "200"}
 
 
 class Scraped(ApiServer):
-    """Knows a scraper, who may get /metrics, and a tenant, who may not."""
+    """An API server with a scraper, which may get /metrics, and a tenant, which may not."""
 
     def __init__(self):
         super().__init__()
@@ -49,7 +49,7 @@ async def client(model, registry):
 
 
 def parts_of(**own):
-    """Those that the calls of these tests ask; there are no others."""
+    """Return the parts that the calls of these tests need."""
     return Parts(**{each.name: None for each in dataclasses.fields(Parts)} | own)
 
 
@@ -57,7 +57,7 @@ def bearer(user):
     return {"Authorization": f"Bearer {user}-token"}
 
 
-async def test_calls_are_counted_by_route_method_and_status_and_timed(client, registry):
+async def test_calls_are_counted_by_route_method_and_status(client, registry):
     for _ in range(2):
         await client.get("/api/v1/gpu/health")
     await client.get("/api/v1/gpu/nodes")
@@ -69,7 +69,7 @@ async def test_calls_are_counted_by_route_method_and_status_and_timed(client, re
     assert registry.get_sample_value("gpupack_api_calls_under_way", timed) == 0
 
 
-async def test_what_a_caller_writes_into_a_path_makes_no_series(client, registry):
+async def test_values_in_a_path_create_no_time_series(client, registry):
     for name in ("a", "b", "c"):
         await client.get(f"/api/v1/gpu/jobs/team/{name}", headers=bearer("tenant"))
         await client.get(f"/nowhere/{name}")
@@ -83,7 +83,7 @@ async def test_what_a_caller_writes_into_a_path_makes_no_series(client, registry
     assert [route for route in routes if "team" in route or "nowhere" in route] == []
 
 
-async def test_metrics_are_for_who_may_get_them(client):
+async def test_metrics_need_the_permission_to_get_them(client):
     assert (await client.get("/metrics")).status_code == 401
     assert (await client.get("/metrics", headers=bearer("tenant"))).status_code == 403
     await client.get("/api/v1/gpu/health")

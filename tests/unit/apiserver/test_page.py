@@ -23,7 +23,7 @@ def parts():
 
 @pytest.fixture
 def built(tmp_path):
-    """A folder as apiserver/dashboard/build.ts leaves one."""
+    """Return a folder like the output of apiserver/dashboard/build.ts."""
     (tmp_path / "assets").mkdir()
     (tmp_path / "index.html").write_bytes(b"<!doctype html>")
     (tmp_path / "assets/main-0123.js").write_bytes(SCRIPT)
@@ -35,7 +35,7 @@ def built(tmp_path):
 
 @pytest.fixture
 async def ask(built):
-    """Asks for a path as somebody without a token."""
+    """Return a function that requests a path without a token."""
     transport = httpx.ASGITransport(application(parts(), dashboard=Page.read(built)))
     async with httpx.AsyncClient(transport=transport, base_url="https://api") as client:
 
@@ -45,7 +45,7 @@ async def ask(built):
         yield get
 
 
-async def test_the_page_is_asked_for_each_time_and_its_assets_once(ask):
+async def test_browsers_cache_assets_and_not_the_page(ask):
     page, script = await ask("/"), await ask("/assets/main-0123.js")
     assert (page.status_code, page.headers["cache-control"]) == (200, "no-store")
     assert "immutable" in script.headers["cache-control"]
@@ -53,7 +53,7 @@ async def test_the_page_is_asked_for_each_time_and_its_assets_once(ask):
     assert script.headers["content-type"] == "text/javascript; charset=utf-8"
 
 
-async def test_a_browser_gets_what_was_compressed_at_the_build(ask):
+async def test_precompressed_files_are_served(ask):
     script = await ask("/assets/main-0123.js", **{"Accept-Encoding": "gzip"})
     assert script.headers["content-encoding"] == "gzip"
     assert script.content == SCRIPT
@@ -64,7 +64,7 @@ async def test_a_browser_gets_what_was_compressed_at_the_build(ask):
     ("accepted", "encoding"),
     [("br;q=0, gzip", "gzip"), ("identity", None), ("br;q=0, gzip;q=0", None), ("GZIP", "gzip")],
 )
-async def test_no_encoding_is_sent_that_is_not_accepted(ask, accepted, encoding):
+async def test_only_accepted_encodings_are_sent(ask, accepted, encoding):
     script = await ask("/assets/main-0123.js", **{"Accept-Encoding": accepted})
     assert script.headers.get("content-encoding") == encoding
     assert script.content == SCRIPT
@@ -76,7 +76,7 @@ async def test_the_best_encoding_is_sent(ask):
 
 
 @pytest.mark.parametrize("path", ["/", "/assets/main-0123.js"])
-async def test_nothing_but_the_page_s_own_files_may_run_or_frame_it(ask, path):
+async def test_the_content_security_policy_permits_only_the_pages_own_files(ask, path):
     headers = (await ask(path)).headers
     policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
     assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
@@ -96,17 +96,17 @@ async def test_nothing_but_the_page_s_own_files_may_run_or_frame_it(ask, path):
         "/index.html",
     ],
 )
-async def test_what_is_no_part_of_the_page_is_not_there(ask, path):
+async def test_other_files_are_answered_404(ask, path):
     assert (await ask(path)).status_code == 404
 
 
-async def test_the_page_is_no_call_and_not_described(ask):
+async def test_the_page_is_not_in_the_openapi_document(ask):
     paths = (await ask("/api/v1/gpu/openapi/openapi.json")).json()["paths"]
     assert paths
     assert all(path.startswith("/api/v1/gpu/") for path in paths)
 
 
-async def test_without_a_page_the_calls_are_there_and_it_is_not():
+async def test_without_a_page_the_calls_work():
     transport = httpx.ASGITransport(application(parts()))
     async with httpx.AsyncClient(transport=transport, base_url="https://api") as client:
         answer = await client.get("/")
@@ -114,18 +114,18 @@ async def test_without_a_page_the_calls_are_there_and_it_is_not():
     assert "set GPUPACK_PAGE_FOLDER" in answer.json()["detail"]
 
 
-def test_a_folder_without_a_page_is_named_before_anything_is_served(tmp_path):
+def test_a_folder_without_a_page_prevents_the_start(tmp_path):
     with pytest.raises(PageInvalid, match=str(tmp_path)):
         Page.read(str(tmp_path))
 
 
-def test_the_page_offers_what_the_schemas_of_the_api_name(monkeypatch):
+def test_the_page_offers_the_choices_of_the_api_schemas(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "apiserver/dashboard"))
     choices = importlib.import_module("choices")
     assert (ROOT / "apiserver/dashboard/src/choices.ts").read_text() == choices.render()
 
 
 @pytest.mark.parametrize("file", ["index.html", "api.ts"])
-def test_assets_and_calls_are_relative_to_the_page(file):
+def test_addresses_of_assets_and_calls_are_relative(file):
     text = (ROOT / "apiserver/dashboard/src" / file).read_text()
     assert re.findall(r"""["'`]/(?:assets|api)/""", text) == []

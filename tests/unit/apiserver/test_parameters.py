@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A parameter of the query that a call has not is refused, whatever the call."""
+"""Every call refuses unknown query parameters."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from gpupack_apiserver.app import application
-from gpupack_apiserver.parameters import known_to
+from gpupack_apiserver.parameters import parameter_names
 
 DOCUMENT = "openapi/openapi.json"
 
@@ -23,9 +23,7 @@ DOCUMENT = "openapi/openapi.json"
         ("nodes", "", "there are after, gpu_type, limit, min_memory_gb"),
     ],
 )
-async def test_a_parameter_that_a_call_does_not_have_is_named_with_those_that_it_has(
-    call, path, given, says
-):
+async def test_an_unknown_parameter_is_refused_with_the_known_ones(call, path, given, says):
     found = await call(path, **{given: "V100"})
     assert (found.status, found.type) == (400, "application/problem+json")
     assert found.body.get("field", "") == given[:64]
@@ -33,7 +31,7 @@ async def test_a_parameter_that_a_call_does_not_have_is_named_with_those_that_it
     assert found.body["fix"].endswith(says)
 
 
-async def test_every_call_refuses_what_it_does_not_document_and_documents_that(call):
+async def test_every_call_refuses_undocumented_parameters(call):
     paths = (await call(DOCUMENT, user="")).body["paths"]
     for path, methods in paths.items():
         for method, told in methods.items():
@@ -44,7 +42,7 @@ async def test_every_call_refuses_what_it_does_not_document_and_documents_that(c
             assert "400" in told["responses"], (method, path)
 
 
-async def test_what_counts_as_known_is_what_the_document_names(call, parts):
+async def test_known_parameters_are_those_of_the_openapi_document(call, parts):
     document = (await call(DOCUMENT, user="")).body["paths"]
     app = application(dataclasses.replace(parts, registry=CollectorRegistry()))
     for route in app.routes:
@@ -52,10 +50,10 @@ async def test_what_counts_as_known_is_what_the_document_names(call, parts):
             told = document.get(route.path_format, {}).get(method.lower(), {}).get("parameters", ())
             if handler.resolve_include_in_schema():
                 wanted = sorted(each["name"] for each in told if each["in"] == "query")
-                assert known_to(handler) == wanted, route.path
+                assert parameter_names(handler) == wanted, route.path
 
 
-async def test_the_page_its_files_and_metrics_may_be_asked_with_any(call, server):
+async def test_the_page_and_metrics_accept_any_parameter(call, server):
     server.rights.add(("admin", "get", "/metrics"))
     assert (await call("../../../metrics", **{"name[]": "up"})).status == 200
     assert (await call("../../..", utm_source="chat")).status == 404

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callers are told where a parameter or a body is not what the schema says."""
+"""Answers to parameters and bodies that violate the schema."""
 
 import pytest
 
@@ -13,16 +13,14 @@ TEAM = {"namespace": "team", "job": {"gpus": 1}}
             {"phase": "Done"},
             "phase",
             "Done",
-            "name one of Admitted, Failed, Pending, Running, Succeeded, Suspended",
+            "use one of Admitted, Failed, Pending, Running, Succeeded, Suspended",
         ),
         ({"limit": "0"}, "limit", "0", "write a whole number of at least 1"),
         ({"limit": "many"}, "limit", "many", "write a whole number"),
         ({"after": "x" * 999}, "after", "x" * 128, "write text of at most 400 characters"),
     ],
 )
-async def test_a_wrong_parameter_is_told_with_its_value_and_what_is_taken(
-    call, query, field, value, fix
-):
+async def test_an_invalid_parameter_is_answered_with_value_and_fix(call, query, field, value, fix):
     found = await call("jobs", **query)
     assert found.status == 400
     assert [found.body[key] for key in ("field", "value", "fix")] == [field, value, fix]
@@ -32,14 +30,14 @@ async def test_a_wrong_parameter_is_told_with_its_value_and_what_is_taken(
     ("path", "body", "field", "value", "fix"),
     [
         ("allocate", {"gpu_count": 0}, "gpu_count", "0", "write a whole number of at least 1"),
-        ("what-if", TEAM | {"policy": "best"}, "policy", "best", "name one of best-fit, "),
-        ("allocate", {"gpus": 1}, "gpus", "", "remove it, or spell it right; there are gpu_count,"),
+        ("what-if", TEAM | {"policy": "best"}, "policy", "best", "use one of best-fit, "),
+        ("allocate", {"gpus": 1}, "gpus", "", "remove or correct it; the fields are gpu_count,"),
         (
             "what-if",
             TEAM | {"quotas": [{"namespace": "team", "spec": {}, "gpus": 1}]},
             "gpus",
             "",
-            "remove it, or spell it right; there are namespace, spec",
+            "remove or correct it; the fields are namespace, spec",
         ),
         (
             "what-if",
@@ -50,9 +48,7 @@ async def test_a_wrong_parameter_is_told_with_its_value_and_what_is_taken(
         ),
     ],
 )
-async def test_a_wrong_field_is_told_with_its_value_and_what_is_taken(
-    call, path, body, field, value, fix
-):
+async def test_an_invalid_field_is_answered_with_value_and_fix(call, path, body, field, value, fix):
     found = await call(path, user="tenant", body=body)
     assert found.status == 400
     assert (found.body["field"], found.body.get("value", "")) == (field, value)
@@ -87,7 +83,7 @@ async def test_no_answer_shows_a_regular_expression(call, path, body, field):
         ),
         ("validate", {"memory_gb": -1}, "memory_gb is '-1': write a number of at least 0"),
         ("validate", {"gpu_count": "2"}, "gpu_count is '2': write a whole number, without quotes"),
-        ("what-if", TEAM | {"policy": "best"}, "policy is 'best': name one of best-fit, "),
+        ("what-if", TEAM | {"policy": "best"}, "policy is 'best': use one of best-fit, "),
         ("what-if", {"job": {}}, "namespace is missing: add it"),
         ("validate", [], "the body: write a JSON object"),
     ],

@@ -16,7 +16,7 @@ from gpupack_httpserver.server import Server, configured
 
 @pytest.fixture(autouse=True)
 def patched(server):
-    """A merge of the spec."""
+    """Merge the spec."""
 
     async def patch(request):
         made, body = server.jobs[request.match_info["name"]], await request.json()
@@ -29,7 +29,7 @@ def patched(server):
 
 @pytest.fixture
 async def served(parts, tmp_path):
-    """The variables of a program that calls the REST API."""
+    """Return the variables of a program that calls the REST API."""
     config = configured(application(parts), host="127.0.0.1", port=0)
     certificate, key = self_signed(tmp_path)
     config.ssl_certfile, config.ssl_keyfile = str(certificate), str(key)
@@ -50,7 +50,7 @@ async def jobs(served):
 
 @pytest.fixture
 def stored(server):
-    """A GPUJob that the API server holds."""
+    """Return a GPUJob that the API server has."""
 
     def store(name, phase, **spec):
         meta = {"name": name, "namespace": "team", "uid": f"uid-{name}", "resourceVersion": "1"}
@@ -63,7 +63,7 @@ def stored(server):
     return store
 
 
-async def test_the_queue_is_that_of_the_own_namespace_or_of_all_that_may_be_seen(jobs, job):
+async def test_the_queue_is_of_one_namespace_or_of_all_visible_ones(jobs, job):
     job("train", reason="QueueHead")
     job("other", "elsewhere")
     (row,) = await jobs.queue()
@@ -74,7 +74,7 @@ async def test_the_queue_is_that_of_the_own_namespace_or_of_all_that_may_be_seen
     assert refused.value.status == 403
 
 
-async def test_a_waiting_job_is_explained(jobs, job):
+async def test_a_pending_job_is_explained(jobs, job):
     job("train", phase="Failed", reason="X", message="it failed")
     found = await jobs.explain("train")
     assert (found.phase, found.reason, found.message) == ("Failed", "X", "it failed")
@@ -82,7 +82,7 @@ async def test_a_waiting_job_is_explained(jobs, job):
         await jobs.explain("pod/notebook")
 
 
-async def test_a_pod_that_has_a_node_is_explained_by_it(jobs, model):
+async def test_a_bound_pod_is_explained_by_its_node(jobs, model):
     model.ledger.pods.upsert(pod("notebook", on="a", namespace="team", phase="Running"))
     found = await jobs.explain("pod/notebook")
     assert (found.phase, found.node) == ("Scheduled", "a")
@@ -96,7 +96,7 @@ async def test_a_job_is_suspended_and_resumed_with_the_callers_token(jobs, serve
     assert server.patched_by == ["Bearer tenant-token"] * 2
 
 
-async def test_a_job_that_has_ended_is_rerun_by_another_and_not_suspended(jobs, server, stored):
+async def test_a_finished_job_can_be_rerun_and_not_suspended(jobs, server, stored):
     stored("train", "Failed")
     with pytest.raises(CallRefused, match="gpupack rerun"):
         await jobs.suspend("train")
@@ -107,12 +107,12 @@ async def test_a_job_that_has_ended_is_rerun_by_another_and_not_suspended(jobs, 
 
 
 @pytest.mark.parametrize("name", ["", "../../status", "a/b", "Train", "a?x=1"])
-async def test_a_name_that_is_none_is_never_part_of_a_path(jobs, name):
-    with pytest.raises(ConfigInvalid, match="no name of Kubernetes"):
+async def test_an_invalid_name_is_refused_before_a_request(jobs, name):
+    with pytest.raises(ConfigInvalid, match="is not a valid name"):
         await jobs.suspend(name)
 
 
-async def test_a_namespace_that_nothing_names_is_asked_for(served):
+async def test_a_missing_namespace_is_reported(served):
     environ = {name: value for name, value in served.items() if name != "GPUPACK_NAMESPACE"}
     with open_manager(environ=environ) as manager:
         with pytest.raises(ConfigInvalid, match="set GPUPACK_NAMESPACE"):

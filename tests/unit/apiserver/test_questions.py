@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may ask at once, and what is kept of an answer."""
+"""Limits on concurrent questions, and what is kept of an answer."""
 
 import asyncio
 import threading
@@ -15,12 +15,12 @@ from gpupack_scheduler.queueing.what_if import Answer, prepare_explain
 
 @pytest.fixture
 def questions(model):
-    return Questions(model.onlooker, is_known=lambda: True)
+    return Questions(model.queue_copy, is_known=lambda: True)
 
 
 @pytest.fixture
 def held():
-    """Questions are not answered before it is set."""
+    """Return an event before which no question is answered."""
     event = threading.Event()
     yield event
     event.set()
@@ -28,14 +28,14 @@ def held():
 
 @pytest.fixture
 def ask(questions, held):
-    """Asks as a user; the answer comes when it is let go."""
+    """Return a function that asks a question as a user; `held` releases the answers."""
 
     def wait(_):
         assert held.wait(30)
         return Answer(waiting=7)
 
     return lambda name: asyncio.ensure_future(
-        questions.answer(User(name), lambda: prepare_explain(questions.onlooker), wait)
+        questions.answer(User(name), lambda: prepare_explain(questions.queue_copy), wait)
     )
 
 
@@ -51,7 +51,7 @@ async def test_a_user_has_one_question_at_a_time(ask, held):
     assert (await ask("ada")).waiting == 7
 
 
-async def test_accounts_of_one_namespace_are_one_user(ask, held):
+async def test_service_accounts_of_a_namespace_count_as_one_user(ask, held):
     first = ask("system:serviceaccount:team:one")
     await asyncio.sleep(0)
     with pytest.raises(Denied):
@@ -60,8 +60,8 @@ async def test_accounts_of_one_namespace_are_one_user(ask, held):
     await first
 
 
-async def test_so_many_questions_wait_and_no_more(ask, held):
-    waiting = [ask(f"user-{number}") for number in range(module.MOST)]
+async def test_the_number_of_waiting_questions_is_limited(ask, held):
+    waiting = [ask(f"user-{number}") for number in range(module.MAX_QUESTIONS)]
     await asyncio.sleep(0)
     with pytest.raises(Denied, match="16 requests are in progress") as refused:
         await ask("one-more")
@@ -70,10 +70,12 @@ async def test_so_many_questions_wait_and_no_more(ask, held):
     await asyncio.gather(*waiting)
 
 
-async def test_an_answer_that_fails_makes_room_for_the_next(questions):
+async def test_a_failed_question_does_not_block_the_next(questions):
     def fails(_):
         raise RuntimeError("no answer")
 
     for _ in range(2):
         with pytest.raises(RuntimeError, match="no answer"):
-            await questions.answer(User("ada"), lambda: prepare_explain(questions.onlooker), fails)
+            await questions.answer(
+                User("ada"), lambda: prepare_explain(questions.queue_copy), fails
+            )

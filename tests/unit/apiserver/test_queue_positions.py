@@ -11,7 +11,7 @@ from gpupack_apiserver.shown_job import ShownJob
 
 @pytest.fixture
 def busy(model, job):
-    """All GPUs are held; a pod of another namespace, a pod and a job wait, in this order."""
+    """Hold all GPUs; a pod of another namespace, a pod and a job wait, in this order."""
     for name in ("a", "b"):
         shown = placed_job(
             f"on-{name}",
@@ -32,7 +32,7 @@ def listed(answer):
     return {(each["kind"], each["name"]): each["position"] for each in answer.body["waiting"]}
 
 
-async def test_pods_stand_in_the_queue_with_the_positions_that_explain_gives(call, busy):
+async def test_pods_have_the_same_positions_in_queue_and_explain(call, busy):
     found = await call("queue", user="admin")
     assert listed(found) == {("Pod", "hidden"): 1, ("Pod", "notebook"): 2, ("GPUJob", "train"): 3}
     pod = (await call("pods/team/notebook/explain")).body
@@ -44,7 +44,7 @@ async def test_pods_stand_in_the_queue_with_the_positions_that_explain_gives(cal
     assert pod["start"]["kind"] == "WhenReleased"
 
 
-async def test_pods_of_namespaces_that_the_caller_may_not_see_are_counted_alone(call, busy):
+async def test_pods_of_hidden_namespaces_are_only_counted(call, busy):
     found = await call("queue", user="tenant")
     assert listed(found) == {("Pod", "notebook"): 2, ("GPUJob", "train"): 3}
     pod = (await call("pods/team/notebook/explain", user="tenant")).body
@@ -52,13 +52,13 @@ async def test_pods_of_namespaces_that_the_caller_may_not_see_are_counted_alone(
     assert (await call("pods/other/hidden/explain", user="tenant")).status == 403
 
 
-async def test_a_caller_who_may_list_jobs_alone_sees_jobs_alone(call, server, busy):
+async def test_a_caller_that_may_list_only_jobs_sees_only_jobs(call, server, busy):
     server.rights -= {("tenant", "pods", "team")}
     for query in ({}, {"namespace": "team"}):
         assert listed(await call("queue", user="tenant", **query)) == {("GPUJob", "train"): 3}
 
 
-async def test_a_pod_and_a_job_of_one_name_are_on_pages_of_their_own(call, busy, job):
+async def test_a_pod_and_a_job_with_one_name_are_both_paged(call, busy, job):
     job("notebook", spec={"gpus": 1})
     names, after = [], ""
     for _ in range(4):
@@ -68,7 +68,7 @@ async def test_a_pod_and_a_job_of_one_name_are_on_pages_of_their_own(call, busy,
     assert (len(set(names)), after) == (4, "")
 
 
-async def test_a_pod_that_waits_for_nothing_is_not_explained(call, busy):
+async def test_a_pod_outside_the_queue_is_not_explained(call, busy):
     found = await call("pods/team/none/explain", user="tenant")
     assert (found.status, found.body["detail"]) == (
         404,
@@ -76,7 +76,7 @@ async def test_a_pod_that_waits_for_nothing_is_not_explained(call, busy):
     )
 
 
-async def test_a_pod_that_has_a_node_is_explained_by_where_it_is(call, busy):
+async def test_a_bound_pod_is_explained_by_its_place(call, busy):
     busy.ledger.pods.upsert(
         pod(
             "notebook-2",

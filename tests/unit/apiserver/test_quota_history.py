@@ -10,7 +10,7 @@ START = dt.datetime(2026, 11, 24, 10, tzinfo=dt.UTC)
 
 @pytest.fixture
 def after(quota_history, model):
-    """Looks at the quotas so many intervals after the start."""
+    """Return a function that takes a sample this many intervals after the start."""
 
     def look(number):
         moment = START + dt.timedelta(seconds=number * quota_history.seconds)
@@ -31,7 +31,7 @@ async def test_a_quota_is_shown_over_time(call, quota, after):
     assert (series["used"], series["borrowed"]) == ([2.5, 10.0], [0.0, 2.0])
 
 
-async def test_a_quota_that_is_new_is_not_known_before(call, quota, after):
+async def test_figures_of_a_new_quota_are_unknown_before_its_creation(call, quota, after):
     quota("team", used="1", nominal="4", borrowed="0")
     after(0)
     quota("others")
@@ -42,7 +42,7 @@ async def test_a_quota_that_is_new_is_not_known_before(call, quota, after):
     assert (others["namespace"], others["used"]) == ("others", [None, None, 3.0])
 
 
-async def test_the_history_of_anothers_quota_is_not_shown(call, quota, after):
+async def test_the_history_of_a_hidden_quota_is_not_shown(call, quota, after):
     for namespace in ("team", "others"):
         quota(namespace, used="1")
     after(0)
@@ -52,7 +52,7 @@ async def test_the_history_of_anothers_quota_is_not_shown(call, quota, after):
     assert refused.status == 403
 
 
-async def test_histories_come_in_pages(call, quota, after):
+async def test_quota_histories_are_paged(call, quota, after):
     for namespace in ("a", "b", "c"):
         quota(namespace, used="1")
     after(0)
@@ -71,7 +71,7 @@ async def test_quotas_without_figures_are_counted(call, quota, after):
     assert (found["total"], found["next"]) == (2, "")
 
 
-def test_an_hour_is_kept_and_no_more_than_so_many_figures(quota, model):
+def test_the_history_is_limited_to_an_hour_and_a_number_of_samples(quota, model):
     history = QuotaHistory(lambda: None, seconds=1)
     assert history.seconds == 5
     for number in range(MAX_QUOTAS + 10):
@@ -79,7 +79,7 @@ def test_an_hour_is_kept_and_no_more_than_so_many_figures(quota, model):
     for number in range(MAX_SAMPLES + 5):
         quotas = list(model.quotas.quotas.items.values()) if number % 360 == 0 else []
         history.add(START + dt.timedelta(seconds=number), quotas[: 2 * MAX_QUOTAS])
-    assert len(history.moments) == MAX_SAMPLES
+    assert len(history.timestamps) == MAX_SAMPLES
     history.add(START, model.quotas.quotas.items.values())
     assert len(history.by_namespace) == MAX_QUOTAS
     assert {len(each.used) for each in history.by_namespace.values()} == {MAX_SAMPLES}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings of GPUs, from agents that are well, slow, endless, broken or lie."""
+"""Readings of GPUs from agents that work, are slow, endless, broken or lie."""
 
 import asyncio
 import contextlib
@@ -10,32 +10,30 @@ from aiohttp import web
 from extender_builders import uuid
 
 from gpupack_apiserver.node_views import NodeViews
-from gpupack_apiserver.readings import gauge as gauges
+from gpupack_apiserver.readings import agent_poller
 from gpupack_apiserver.readings.agent_pods import AgentPods
-from gpupack_apiserver.readings.gauge import readings
+from gpupack_apiserver.readings.agent_poller import readings
 from gpupack_apiserver.readings.reading import Reading
 from gpupack_kubeclient import objects
 
 
-async def test_what_an_agent_tells_of_its_gpus_is_read_in_whole_numbers(serve, agents, round_of):
+async def test_readings_are_rounded_to_whole_numbers(serve, agents, round_of):
     agents.at["a"] = "127.0.0.1"
-    gauge = await round_of(await serve(answering(exported(uuid("a", 0)))))
-    assert gauge.of("a") == {uuid("a", 0): Reading(61, 403, 97)}
-    assert gauge.of("b") == {}
+    poller = await round_of(await serve(answering(exported(uuid("a", 0)))))
+    assert poller.get("a") == {uuid("a", 0): Reading(61, 403, 97)}
+    assert poller.get("b") == {}
 
 
-async def test_readings_stand_beside_the_gpu_and_null_where_nothing_is_known(
-    serve, agents, round_of, model
-):
+async def test_views_of_gpus_have_readings_or_null(serve, agents, round_of, model):
     agents.at["a"] = "127.0.0.1"
-    gauge = await round_of(await serve(answering(exported(uuid("a", 1)))))
-    first, second = NodeViews(model.ledger, gauge).all()
+    poller = await round_of(await serve(answering(exported(uuid("a", 1)))))
+    first, second = NodeViews(model.ledger, poller).all()
     read = [(each.temperature_celsius, each.power_watts) for each in first.devices]
     assert read == [(None, None), (61, 403), (None, None), (None, None)]
     assert {each.busy_percent for each in second.devices} == {None}
 
 
-async def test_what_did_not_change_is_not_shown_anew(serve, agents, round_of, model):
+async def test_unchanged_readings_keep_the_view(serve, agents, round_of, model):
     agents.at["a"] = "127.0.0.1"
     text = {"now": exported(uuid("a", 0))}
 
@@ -53,14 +51,14 @@ async def test_what_did_not_change_is_not_shown_anew(serve, agents, round_of, mo
     assert views.all()[0].devices[0].temperature_celsius == 70
 
 
-async def test_an_agent_tells_of_its_own_nodes_gpus_alone(serve, agents, round_of, model):
+async def test_an_agents_readings_count_only_for_its_own_node(serve, agents, round_of, model):
     agents.at["a"] = "127.0.0.1"
-    gauge = await round_of(await serve(answering(exported(uuid("b", 0), temperature=200))))
-    _, second = NodeViews(model.ledger, gauge).all()
+    poller = await round_of(await serve(answering(exported(uuid("b", 0), temperature=200))))
+    _, second = NodeViews(model.ledger, poller).all()
     assert second.devices[0].temperature_celsius is None
 
 
-async def test_a_node_that_is_not_known_is_not_asked(serve, agents, round_of):
+async def test_agents_of_unknown_nodes_are_not_read(serve, agents, round_of):
     agents.at["stranger"] = "127.0.0.1"
     asked = []
 
@@ -98,10 +96,10 @@ async def _refuses(_):
 
 
 @pytest.mark.parametrize("hostile", [_endless, _slow, _elsewhere, _binary, _refuses])
-async def test_an_agent_that_is_hostile_or_broken_has_no_readings_and_harms_no_other(
+async def test_a_hostile_or_broken_agent_does_not_affect_others(
     hostile, serve, agents, round_of, monkeypatch
 ):
-    monkeypatch.setattr(gauges, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(agent_poller, "ANSWER_SECONDS", 0.5)
     agents.at |= {"a": "127.0.0.1", "b": "127.0.0.1"}
     turn = iter((hostile, answering(exported("GPU-b"))))
 
@@ -109,30 +107,28 @@ async def test_an_agent_that_is_hostile_or_broken_has_no_readings_and_harms_no_o
         return await next(turn)(request)
 
     async with asyncio.timeout(30):
-        gauge = await round_of(await serve(handler))
-    # Which of the two came first is theirs to say.
-    assert sorted([len(gauge.of("a")), len(gauge.of("b"))]) == [0, 1]
+        poller = await round_of(await serve(handler))
+    # The order of the two is not defined.
+    assert sorted([len(poller.get("a")), len(poller.get("b"))]) == [0, 1]
 
 
-async def test_an_agent_of_another_name_gets_no_answer_believed(serve, agents, round_of, caplog):
+async def test_an_agent_with_a_wrong_certificate_is_not_trusted(serve, agents, round_of, caplog):
     agents.at["a"] = "127.0.0.1"
     port = await serve(answering(exported("GPU-a")))
-    gauge = await round_of(port, host="gpupack-metrics.gpupack-system.svc")
-    assert gauge.of("a") == {}
+    poller = await round_of(port, host="gpupack-metrics.gpupack-system.svc")
+    assert poller.get("a") == {}
     assert "the agent of node a has no readings" in caplog.text
 
 
-async def test_what_an_agent_told_before_it_fell_silent_counts_for_a_while(
-    serve, agents, round_of, clock
-):
+async def test_the_last_readings_are_valid_for_a_limited_time(serve, agents, round_of, clock):
     agents.at["a"] = "127.0.0.1"
-    gauge = await round_of(await serve(answering(exported("GPU-a"))))
+    poller = await round_of(await serve(answering(exported("GPU-a"))))
     broken = await serve(_refuses)
     clock.now += 60
     await round_of(broken)
-    assert gauge.of("a")
-    clock.now += gauges.STALE_SECONDS
-    assert gauge.of("a") == {}
+    assert poller.get("a")
+    clock.now += agent_poller.STALE_SECONDS
+    assert poller.get("a") == {}
 
 
 def pod(name, *, node="a", ip="10.0.0.1", phase="Running"):
@@ -143,7 +139,7 @@ def pod(name, *, node="a", ip="10.0.0.1", phase="Running"):
     )
 
 
-def test_agents_are_where_their_pods_run():
+def test_addresses_of_agents_come_from_their_running_pods():
     store = AgentPods()
     store.replace([pod("one"), pod("two", node="b", phase="Pending"), pod("three", ip="")])
     assert store.addresses() == {"a": "10.0.0.1"}
@@ -152,6 +148,6 @@ def test_agents_are_where_their_pods_run():
     assert store.addresses() == {"b": "10.0.0.2"}
 
 
-def test_a_slices_figures_are_not_the_gpus():
+def test_readings_of_a_slice_are_not_those_of_the_gpu():
     line = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-a",GPU_I_ID="3"} 60\n'
     assert readings(line) == {}

@@ -7,7 +7,7 @@ from gpupack_apiserver.placed_process import ALLOCATION
 
 @pytest.fixture
 def placed(job):
-    """Two workers with two GPUs each, on a and b."""
+    """Place two workers with two GPUs each, on a and b."""
 
     def show(name="train", *, labels=None, phase="Running", **changes):
         held = [
@@ -26,7 +26,7 @@ def allocation(placed):
     return "team/allocation-1"
 
 
-async def test_a_worker_of_an_allocation_sees_the_gpus_that_it_was_given(call, allocation):
+async def test_a_worker_of_an_allocation_sees_its_gpus(call, allocation):
     body = {"allocation": allocation, "worker": 1, "gpu_memory_fraction": 0.5}
     found = await call("setup-tensorflow", user="tenant", body=body)
     assert found.status == 200, found.body
@@ -35,7 +35,7 @@ async def test_a_worker_of_an_allocation_sees_the_gpus_that_it_was_given(call, a
     assert found.body["memory_limit_mib"] == [MEMORY_MIB // 2] * 2
 
 
-async def test_workers_of_an_allocation_meet_at_their_nodes(call, allocation):
+async def test_workers_of_an_allocation_connect_by_their_nodes(call, allocation):
     body = {"allocation": allocation, "worker": 1, "strategy": "multi_worker"}
     found = (await call("setup-tensorflow", user="tenant", body=body)).body
     assert found["tf_config"] == {
@@ -44,7 +44,7 @@ async def test_workers_of_an_allocation_meet_at_their_nodes(call, allocation):
     }
 
 
-async def test_workers_that_share_a_pod_meet_by_its_name(call, job):
+async def test_workers_in_a_shared_pod_connect_by_its_name(call, job):
     gpus = [uuid("a", number) for number in range(2)]
     held = [{"node": "a", "workers": "0-1", "gpus": gpus, "memoryMiB": [MEMORY_MIB]}]
     entry = {"number": 3, "startedAt": "2026-11-24T10:00:00Z", "sharesPods": True}
@@ -56,7 +56,7 @@ async def test_workers_that_share_a_pod_meet_by_its_name(call, job):
     assert found["tf_config"]["cluster"]["worker"] == [f"{host}:12345", f"{host}:12346"]
 
 
-async def test_workers_of_a_gpujob_meet_by_their_names(call, placed):
+async def test_workers_of_a_gpujob_connect_by_their_names(call, placed):
     placed()
     body = {"job": "team/train", "worker": 1, "mixed_precision": True}
     found = (await call("setup-pytorch", user="tenant", body=body)).body
@@ -88,7 +88,7 @@ async def test_rank_and_local_rank_follow_from_each_other(call, placed, given, r
     assert (found["process_group"]["rank"], found["device"]) == (rank, device)
 
 
-async def test_a_share_is_told_its_part(call, placed):
+async def test_a_share_gets_its_fraction_of_memory(call, placed):
     placed(percent=25, memoryMiB=[20_000], gpus=[uuid("a", 1)])
     body = {"job": "team/train", "gpu_memory_fraction": 0.5}
     tensorflow = (await call("setup-tensorflow", user="tenant", body=body)).body
@@ -126,7 +126,7 @@ async def test_a_wrong_setup_is_named_with_its_field(call, placed, job, path, bo
 
 
 @pytest.mark.parametrize("path", ["setup-tensorflow", "setup-pytorch"])
-async def test_a_setup_tells_nothing_of_another_namespaces_jobs(call, job, path):
+async def test_a_setup_for_a_job_in_a_forbidden_namespace_is_refused(call, job, path):
     job("secret", namespace="others")
     for kind in ("job", "allocation"):
         found = await call(path, user="tenant", body={kind: "others/secret"})

@@ -4,7 +4,7 @@ import gpupack_placement as core
 SNAPSHOT = ("admin", "get", "/snapshot")
 
 
-async def test_a_snapshot_is_a_cluster_that_the_simulator_reads(call, model, server):
+async def test_the_simulator_reads_a_snapshot(call, model, server):
     server.rights.add(SNAPSHOT)
     found = await call("snapshot")
     assert found.status == 200, found.body
@@ -12,7 +12,7 @@ async def test_a_snapshot_is_a_cluster_that_the_simulator_reads(call, model, ser
     assert [node["name"] for node in found.body["nodes"]] == ["a", "b"]
 
 
-async def test_a_snapshot_is_for_those_alone_who_may_get_the_path(call, server):
+async def test_a_snapshot_needs_the_permission_to_get_its_path(call, server):
     server.rights.add(SNAPSHOT)
     assert (await call("snapshot", user="tenant")).status == 403
     assert (await call("snapshot", user="")).status == 401

@@ -20,7 +20,7 @@ import gpupack_placement as core
         ({"memory_gb": 100}, (False, False, 1, 1)),
     ],
 )
-async def test_a_training_is_divided_into_workers_and_said_to_fit_or_not(call, asked, expected):
+async def test_validation_divides_a_training_into_workers(call, asked, expected):
     found = (await call("validate", body=asked)).body
     told = (found["valid"], found["fits_now"], found["workers"], found["gpus_per_worker"])
     assert told == expected
@@ -28,7 +28,7 @@ async def test_a_training_is_divided_into_workers_and_said_to_fit_or_not(call, a
     assert bool(found["message"]) is not found["fits_now"]
 
 
-async def test_what_fits_once_others_have_ended_is_valid_and_says_what_is_missing(call, model):
+async def test_a_training_that_fits_later_is_valid_with_a_reason(call, model):
     for name in ("a", "b"):
         model.ledger.pods.upsert(pod(f"p-{name}", on=name, devices=whole(name, 0)))
     found = (await call("validate", body={"gpu_count": 4})).body
@@ -36,7 +36,7 @@ async def test_what_fits_once_others_have_ended_is_valid_and_says_what_is_missin
     assert "fewer than 4 free GPUs" in found["message"]
 
 
-async def test_a_question_changes_nothing(call, model):
+async def test_a_query_changes_nothing(call, model):
     before = model.ledger.cluster.held()
     for _ in range(3):
         await call("validate", body={"gpu_count": 2})
@@ -58,7 +58,7 @@ async def test_a_wrong_field_is_named(call, asked, field):
     assert (found.status, found.body["field"]) == (400, field)
 
 
-async def test_a_field_that_there_is_not_is_refused(call):
+async def test_an_unknown_field_is_refused(call):
     found = await call("validate", body={"gpus": 2})
     assert found.status == 400
     assert "gpus" in found.body["detail"]
@@ -85,7 +85,7 @@ async def test_calls_are_answered_while_many_workers_are_placed(call, monkeypatc
     assert (await asked).status == 200
 
 
-async def test_many_workers_are_placed_as_few_are(call):
+async def test_many_workers_get_the_same_placement_as_a_few(call):
     found = await call("validate", body={"gpu_count": 1009, "distributed_training": True})
     told = found.body
     assert (found.status, told["valid"], told["fits_now"], told["workers"]) == (

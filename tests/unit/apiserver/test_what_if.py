@@ -17,7 +17,7 @@ def with_job(**spec):
 
 @pytest.fixture
 def ask(call):
-    """Asks as the tenant; the answer's body."""
+    """Return a function that asks as the tenant, and returns the answer's body."""
 
     async def asked(body=TEAM, *, user="tenant"):
         found = await call("what-if", user=user, body=body)
@@ -29,7 +29,7 @@ def ask(call):
 
 @pytest.fixture
 def runs(model):
-    """A GPUJob runs on these GPUs of a node since long ago."""
+    """Return a function that runs a GPUJob on GPUs of a node for a long time."""
 
     def show(name, on, *gpus, namespace="team", **spec):
         shown = job(name, attempt=1, phase="Running", placed=[(on, gpus)], namespace=namespace)
@@ -48,7 +48,7 @@ def runs(model):
 
 @pytest.fixture
 def quotas(model):
-    """Quotas of GPUs by namespace; with `cohort` they are in it."""
+    """Return a function that sets quotas by namespace; `cohort`: their cohort."""
 
     def show(cohort="all", **nominal):
         model.quotas.cohorts.upsert(msgspec.convert({"metadata": {"name": cohort}}, GpuCohort))
@@ -62,7 +62,7 @@ def quotas(model):
     return show
 
 
-async def test_a_job_that_fits_is_told_its_nodes_and_gpus(ask):
+async def test_a_job_that_fits_gets_its_nodes_and_gpus(ask):
     found = await ask()
     assert (found["outcome"], found["reason"], found["waiting"]) == ("Starts", "Admitted", 0)
     (worker,) = found["workers"]
@@ -72,7 +72,7 @@ async def test_a_job_that_fits_is_told_its_nodes_and_gpus(ask):
     assert (first["percent"], first["memory_mib"]) == (100, 81559)
 
 
-async def test_the_api_server_judges_the_job_with_the_callers_token_and_stores_nothing(ask, server):
+async def test_the_api_server_checks_the_job_with_the_callers_token_in_a_dry_run(ask, server):
     await ask()
     ((query, body),) = server.tried
     assert query == {"dryRun": "All", "fieldValidation": "Strict"}
@@ -84,7 +84,7 @@ async def test_the_api_server_judges_the_job_with_the_callers_token_and_stores_n
     ("spec", "status", "field", "value"),
     [({"gpus": 0}, 422, "spec.gpus", "0"), ({"gpu": 1}, 400, "spec.gpu", "")],
 )
-async def test_what_apply_would_refuse_is_refused_with_field_value_and_fix(
+async def test_a_job_that_apply_would_refuse_is_refused_with_field_value_and_fix(
     call, spec, status, field, value
 ):
     found = await call("what-if", user="tenant", body=with_job(**spec))
@@ -101,27 +101,27 @@ async def test_a_gang_is_placed_whole_or_not_at_all(ask):
     assert "it would fit with 1 worker less: 2 of 3 could ever fit" in three["would_help"]
 
 
-async def test_extra_workers_of_an_elastic_gang_are_told_behind_the_least(ask):
+async def test_extra_workers_of_an_elastic_gang_follow_the_minimum(ask):
     found = await ask(with_job(workers=4, minWorkers=2, gpus=4))
     assert [each["worker"] for each in found["workers"]] == [0, 1]
     found = await ask(with_job(workers=4, minWorkers=2, gpus=2))
     assert [each["worker"] for each in found["workers"]] == [0, 1, 2, 3]
 
 
-async def test_a_share_is_told_with_its_percent_and_memory(ask):
+async def test_a_share_is_shown_with_percent_and_memory(ask):
     body = {"namespace": "team", "job": {"share": {"percent": 30, "memory": "10Gi"}}}
     ((device,),) = [each["devices"] for each in (await ask(body))["workers"]]
     assert (device["percent"], device["memory_mib"]) == (30, 10240)
 
 
-async def test_of_observed_nodes_no_device_is_told(ask, model):
+async def test_devices_of_observed_nodes_are_not_named(ask, model):
     model.ledger.nodes.upsert(observed_node("o"))
     model.ledger.gpus.upsert(gpu_node("o", mode="observed", resource="nvidia.com/gpu"))
     found = await ask(with_job(resourceName="nvidia.com/gpu"))
     assert found["workers"] == [{"worker": 0, "node": "o", "devices": [], "pod": ""}]
 
 
-async def test_rules_about_nodes_in_the_template_count(ask, model):
+async def test_node_rules_of_the_template_are_applied(ask, model):
     model.ledger.nodes.upsert(node("b", labels={"zone": "east"}))
     template = {"spec": {"nodeSelector": {"zone": "east"}}}
     found = await ask(with_job(template=template))
@@ -130,7 +130,7 @@ async def test_rules_about_nodes_in_the_template_count(ask, model):
     assert (await ask(with_job(template=template)))["outcome"] == "Never"
 
 
-async def test_with_nodes_left_out_it_goes_elsewhere(ask):
+async def test_excluded_nodes_are_not_used(ask):
     (worker,) = (await ask())["workers"]
     (other,) = (await ask(TEAM | {"without_nodes": [worker["node"]]}))["workers"]
     assert other["node"] != worker["node"]
@@ -138,7 +138,7 @@ async def test_with_nodes_left_out_it_goes_elsewhere(ask):
     assert (found["outcome"], found["reason"]) == ("Waits", "NodeCordoned")
 
 
-async def test_a_node_that_there_is_not_cannot_be_left_out(call):
+async def test_an_unknown_excluded_node_is_refused(call):
     found = await call("what-if", user="tenant", body=TEAM | {"without_nodes": ["a", "z"]})
     assert (found.status, found.body["field"]) == (400, "without_nodes[1]")
     assert found.body["value"] == "z"
@@ -152,7 +152,7 @@ async def test_the_policy_default_is_that_of_the_simulator(ask):
     assert placed[0] == placed[1]
 
 
-async def test_another_policy_places_it_elsewhere(ask, model):
+async def test_another_policy_gives_another_placement(ask, model):
     model.ledger.pods.upsert(pod("p", on="b", devices=whole("b", 0)))
     places = {
         policy: (await ask(with_job(gpus=1) | {"policy": policy}))["workers"][0]["node"]
@@ -161,7 +161,7 @@ async def test_another_policy_places_it_elsewhere(ask, model):
     assert places == {"best-fit": "b", "worst-fit": "a"}
 
 
-async def test_who_would_be_stopped_is_named_to_whoever_may_list_him(ask, runs, quotas):
+async def test_victims_are_named_to_callers_that_may_list_them(ask, runs, quotas):
     quotas(team={"model": "*", "nominal": 8}, others={"model": "*", "nominal": 0})
     runs("mine", "a", 0, 1, 2, 3, priority=-5)
     runs("theirs", "b", 0, 1, 2, 3, namespace="others")
@@ -185,7 +185,7 @@ async def test_other_quotas_let_it_start(ask, quotas):
     assert (await ask())["outcome"] == "Never"
 
 
-async def test_a_quota_says_how_many_gpus_less_it_would_allow(ask, quotas):
+async def test_the_advice_names_how_many_gpus_a_quota_allows(ask, quotas):
     quotas(team={"model": "*", "nominal": 1, "borrowingLimit": 0})
     found = await ask(with_job(gpus=4))
     assert found["would_help"] == [
@@ -201,7 +201,7 @@ async def test_a_quota_says_how_many_gpus_less_it_would_allow(ask, quotas):
         (True, "others gives back 4 borrowed GPUs"),
     ],
 )
-async def test_who_borrows_is_named_to_whoever_may_list_his_quota(
+async def test_borrowers_are_named_to_callers_that_may_list_their_quota(
     ask, runs, quotas, server, sees, told
 ):
     if sees:
@@ -217,21 +217,21 @@ async def test_who_borrows_is_named_to_whoever_may_list_his_quota(
     assert found["would_help"] == [told]
 
 
-async def test_quotas_of_a_namespace_that_the_caller_may_not_see_are_refused(call):
+async def test_quotas_of_a_forbidden_namespace_are_refused(call):
     given = {"namespace": "others", "spec": {"gpus": []}}
     found = await call("what-if", user="tenant", body=TEAM | {"quotas": [given]})
     assert found.status == 403
 
 
-async def test_a_quota_that_makes_no_sense_is_refused_with_its_field(call):
+async def test_an_invalid_quota_is_refused_with_its_field(call):
     limit = {"model": "*", "nominal": 1, "lendingLimit": 2}
     given = {"namespace": "team", "spec": {"gpus": [limit]}}
     found = await call("what-if", user="tenant", body=TEAM | {"quotas": [given]})
     assert (found.status, found.body["field"]) == (400, "quotas[0].spec.gpus[0].lendingLimit")
 
 
-async def test_who_waits_before_it_goes_first(ask, runs, job):
-    """What is about to be decided is taken as done: `next` has node b by then."""
+async def test_pending_jobs_ahead_are_considered_first(ask, runs, job):
+    """Pending decisions count as done: `next` has node b by then."""
     runs("big", "a", 0, 1, 2, 3)
     job("next", spec={"gpus": 4})
     job("first", spec={"gpus": 4})
@@ -239,7 +239,7 @@ async def test_who_waits_before_it_goes_first(ask, runs, job):
     assert (found["outcome"], found["position"], found["waiting"]) == ("Waits", 2, 2)
 
 
-async def test_a_priority_class_decides_or_says_what_is_wrong(ask, model):
+async def test_a_priority_class_is_applied_or_its_problem_is_reported(ask, model):
     asked = with_job(priorityClassName="high")
     found = await ask(asked)
     assert (found["outcome"], found["reason"]) == ("Waits", "PriorityClassMissing")
@@ -248,23 +248,23 @@ async def test_a_priority_class_decides_or_says_what_is_wrong(ask, model):
     assert (await ask(asked))["outcome"] == "Starts"
 
 
-async def test_a_suspended_job_waits_for_its_resumption(ask):
+async def test_a_suspended_job_waits(ask):
     found = await ask(with_job(suspend=True))
     assert (found["outcome"], found["reason"], found["position"]) == ("Waits", "Suspended", None)
 
 
-async def test_what_the_scheduler_could_not_read_fails_for_good(ask):
+async def test_a_job_that_the_scheduler_cannot_read_never_runs(ask):
     found = await ask(with_job(resourceName="example.com/gpu"))
     assert (found["outcome"], found["reason"]) == ("Never", "InvalidTemplate")
     assert "nvidia.com/gpu" in found["message"]
 
 
-async def test_a_question_changes_nothing(ask, model, runs, job, quotas):
+async def test_a_query_changes_nothing(ask, model, runs, job, quotas):
     quotas(team={"model": "*", "nominal": 8})
     runs("big", "a", 0, 1, 2, 3, namespace="others")
     job("first", spec={"gpus": 4})
-    model.onlooker.follow()
-    state = model.onlooker.admissions.queue.state
+    model.queue_copy.follow()
+    state = model.queue_copy.admissions.queue.state
     before = (
         model.ledger.cluster.held(),
         model.ledger.cluster.arrays.free_milli.tolist(),
@@ -293,7 +293,7 @@ async def test_a_question_changes_nothing(ask, model, runs, job, quotas):
         (TEAM | {"without_nodes": ["a"] * 257}, "without_nodes"),
     ],
 )
-async def test_a_wrong_field_of_the_call_is_named(call, body, field):
+async def test_an_invalid_field_of_the_call_is_named(call, body, field):
     found = await call("what-if", user="tenant", body=body)
     assert (found.status, found.body["field"]) == (400, field)
 
@@ -303,12 +303,12 @@ async def test_a_body_that_is_too_large_is_not_read(call):
     assert found.status == 413
 
 
-async def test_who_may_not_create_gpujobs_there_is_told_nothing(call):
+async def test_a_caller_that_may_not_create_gpujobs_is_refused(call):
     found = await call("what-if", user="tenant", body=TEAM | {"namespace": "others"})
     assert (found.status, found.body["detail"]) == (403, "you may not create gpujobs in others")
 
 
-async def test_who_may_not_see_the_cluster_is_told_nothing(call, server):
+async def test_a_caller_that_may_not_see_the_cluster_gets_no_outcome(call, server):
     server.rights.discard(("tenant", "gpunodes/summary", ""))
     found = await call("what-if", user="tenant", body=TEAM)
     assert (found.status, server.tried) == (403, [])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a list's length, every surface shows all of its rows, and its totals are of these rows.
+"""Lists of any length are complete on every surface, and totals are the sums of their rows.
 
 Seeded: pages of a few rows and lists around their multiples, and once the pages that are used.
 """
@@ -25,13 +25,13 @@ from self_signed import self_signed
 
 from gpupack.cluster import backend, jobs
 from gpupack.cluster.calls import Calls
-from gpupack.cluster.places import Endpoint
+from gpupack.cluster.endpoint import Endpoint
 from gpupack.job_views import QueuePage
 from gpupack_apiserver.accounts.app import application as accounts_application
-from gpupack_apiserver.accounts.desk import AccountsDesk
+from gpupack_apiserver.accounts.cost_queries import CostQueries
 from gpupack_apiserver.app import application
 from gpupack_apiserver.rights import Rights
-from gpupack_apiserver.settings import Accountant
+from gpupack_apiserver.settings import CostService
 from gpupack_cli import main, rest_nodes
 from gpupack_cli.commands import cost, queue
 from gpupack_cost import Amounts, Line, total
@@ -49,7 +49,7 @@ OFTEN = 10**6
 
 @dataclasses.dataclass
 class Surfaces:
-    """Everything that shows lists, of one server."""
+    """All surfaces of one server that show lists."""
 
     address: str
     certificate: str
@@ -59,7 +59,7 @@ class Surfaces:
     async def cli(self, *arguments):
         where = ("--server", self.address, "--ca", self.certificate)
         given = [*arguments, *where, "--kubeconfig", self.kubeconfig]
-        status = await asyncio.to_thread(main.called, given)
+        status = await asyncio.to_thread(main.run_command, given)
         shown, said = self.capsys.readouterr()
         assert status == 0, said
         return shown
@@ -96,9 +96,9 @@ class Surfaces:
 
 @pytest.fixture
 def lines(monkeypatch):
-    """What the accountant has counted."""
+    """Set the usage that the cost service has recorded."""
     held = []
-    monkeypatch.setattr(AccountsDesk, "_lines", lambda *_: list(held))
+    monkeypatch.setattr(CostQueries, "_lines", lambda *_: list(held))
     return held
 
 
@@ -110,10 +110,10 @@ async def surfaces(accounts, parts, server, lines, *, monkeypatch, tmp_path, cap
     accounts.at(86_400)
     judge = Rights(parts.api)
     judge.limit(at_once=OFTEN, per_second=OFTEN)
-    desk = AccountsDesk(accounts.accountant, judge, missing=str, now=accounts.now)
+    desk = CostQueries(accounts.recorder, judge, missing=str, now=accounts.now)
     counted = configured(accounts_application(desk, str), host="127.0.0.1", port=0)
     async with listening(Server(counted)) as accountant:
-        calls = application(parts, Accountant(f"http://127.0.0.1:{accountant}"))
+        calls = application(parts, CostService(f"http://127.0.0.1:{accountant}"))
         served = configured(calls, host="127.0.0.1", port=0)
         certificate, key = self_signed(tmp_path)
         served.ssl_certfile, served.ssl_keyfile = str(certificate), str(key)
@@ -122,7 +122,7 @@ async def surfaces(accounts, parts, server, lines, *, monkeypatch, tmp_path, cap
 
 
 def some_lines(chance, number):
-    """So many jobs, of which some have no price and some were never measured."""
+    """Return this many jobs, some without a price and some never measured."""
     return [
         Line(
             tenant=f"team-{chance.randrange(3)}",
@@ -141,7 +141,7 @@ def some_lines(chance, number):
 
 
 def around(chance, page):
-    """A length at, or next to, a multiple of a page."""
+    """Draw a length at, or next to, a multiple of a page."""
     return max(page * chance.randrange(4) + chance.choice([-1, 0, 1]), 0)
 
 
@@ -154,7 +154,7 @@ def names(rows):
 
 
 async def require_all_costs(surfaces, lines):
-    """JSON and CSV of the command line have every job, and its hours."""
+    """Require that JSON and CSV of the command line have every job with its hours."""
     whole, wanted = total(lines), sorted(f"{line.tenant}/{line.job}" for line in lines)
     told = whole.amounts.allocated_hours
     document = json.loads(await surfaces.cli("cost", "--by", "job", "-A", *OPTIONS, "-o", "json"))
@@ -178,27 +178,27 @@ async def require_whole_table(surfaces, lines):
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_costs_of_any_number_of_jobs_are_whole(surfaces, lines, monkeypatch, seed):
+async def test_costs_of_any_number_of_jobs_are_complete(surfaces, lines, monkeypatch, seed):
     chance = random.Random(seed)
     page = chance.randrange(1, 9)
-    monkeypatch.setattr(cost, "PAGE", page)
+    monkeypatch.setattr(cost, "PAGE_SIZE", page)
     lines += some_lines(chance, around(chance, page))
     await require_all_costs(surfaces, lines)
     await require_whole_table(surfaces, lines)
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
-async def test_costs_around_the_largest_page_are_whole(surfaces, lines, more):
-    lines += some_lines(random.Random(more), cost.PAGE + more)
+async def test_costs_around_the_page_limit_are_complete(surfaces, lines, more):
+    lines += some_lines(random.Random(more), cost.PAGE_SIZE + more)
     await require_all_costs(surfaces, lines)
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_nodes_of_any_number_are_all_listed(surfaces, model, monkeypatch, server, seed):
+async def test_any_number_of_nodes_is_listed_completely(surfaces, model, monkeypatch, server, seed):
     chance = random.Random(seed)
     page = chance.randrange(1, 9)
-    monkeypatch.setattr(rest_nodes, "PAGE", page)
-    monkeypatch.setattr(backend, "PAGE", page)
+    monkeypatch.setattr(rest_nodes, "PAGE_SIZE", page)
+    monkeypatch.setattr(backend, "PAGE_SIZE", page)
     show_nodes(model, around(chance, page))
     there = sorted(map(str, (each.name for each in model.ledger.cluster.nodes())))
     assert (
@@ -212,7 +212,7 @@ async def test_nodes_of_any_number_are_all_listed(surfaces, model, monkeypatch, 
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_the_queue_of_any_length_is_followed_while_jobs_come_and_go(call, job, seed):
+async def test_a_queue_of_any_length_is_paged_while_jobs_change(call, job, seed):
     chance = random.Random(seed)
     page = chance.randrange(1, 9)
     for at in range(around(chance, page)):
@@ -230,11 +230,11 @@ async def test_the_queue_of_any_length_is_followed_while_jobs_come_and_go(call, 
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_the_queue_of_any_length_is_whole_on_every_surface(surfaces, job, monkeypatch, seed):
+async def test_a_queue_of_any_length_is_complete_on_every_surface(surfaces, job, monkeypatch, seed):
     chance = random.Random(seed)
     page = chance.randrange(1, 9)
-    monkeypatch.setattr(queue, "PAGE", page)
-    monkeypatch.setattr(jobs, "PAGE", page)
+    monkeypatch.setattr(queue, "PAGE_SIZE", page)
+    monkeypatch.setattr(jobs, "PAGE_SIZE", page)
     there = [(chance.choice(["team", "others"]), f"job-{at}") for at in range(around(chance, page))]
     for namespace, name in there:
         job(name, namespace, priority=chance.randrange(-2, 3), gpus="2")
@@ -252,7 +252,7 @@ async def test_the_queue_of_any_length_is_whole_on_every_surface(surfaces, job, 
 
 @pytest.mark.skipif(not (MODULES.exists() and NODE.exists()), reason="run `make dashboard`")
 @pytest.mark.parametrize("more", [-1, 0, 1])
-async def test_the_page_has_all_rows_around_its_pages(surfaces, lines, model, job, more):
+async def test_the_page_shows_all_rows_around_its_page_limit(surfaces, lines, model, job, more):
     chance = random.Random(more)
     lines += some_lines(chance, 20_000 + more)
     for at in range(5000 + more):
@@ -281,7 +281,7 @@ def show_nodes(model, number):
 
 
 @pytest.mark.parametrize("text", ["x", "1/2/3", "1/2026-11-24T10:00:00Z/team", "a/b/c/d"])
-async def test_what_is_no_cursor_of_the_queue_is_refused_by_its_name(call, text):
+async def test_an_invalid_queue_cursor_is_refused_by_name(call, text):
     found = await call("queue", after=text)
     assert (found.status, found.body["field"]) == (400, "after")
     assert "send `next`" in found.body["detail"]

@@ -15,12 +15,12 @@ TRAIN = {"image": "train:1", "command": ["torchrun", "train.py"], "environment":
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     monkeypatch.setattr(allocations, "WAIT_SECONDS", 0.3)
-    monkeypatch.setattr(allocations, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(allocations, "POLL_SECONDS", 0.01)
 
 
 @pytest.fixture(autouse=True)
 def operator(model, server):
-    """Runs every revision at once, as the operator would; `slow`: those after the first later."""
+    """Run every revision at once, like the operator; `slow`: later ones with a delay."""
 
     class Operator:
         slow = False
@@ -52,7 +52,7 @@ async def run(call, held, *, user="tenant", **more):
     return await call(f"allocations/{held}/workload", user=user, body=body, **more)
 
 
-async def test_a_program_takes_the_place_of_what_holds_the_gpus(call, held, server):
+async def test_a_workload_replaces_the_program_that_holds_the_gpus(call, held, server):
     found = await run(call, held)
     assert (found.status, found.body["success"], found.body["node_name"]) == (200, True, "a")
     assert server.patched_by == ["Bearer tenant-token"]
@@ -64,13 +64,13 @@ async def test_a_program_takes_the_place_of_what_holds_the_gpus(call, held, serv
     assert made["spec"]["activeDeadlineSeconds"] == 3600
 
 
-async def test_it_says_where_it_does_not_run_yet(call, held, operator):
+async def test_a_workload_that_does_not_run_yet_is_reported(call, held, operator):
     operator.slow = True
     found = await run(call, held)
     assert (found.status, found.body["success"], found.body["phase"]) == (200, False, "Running")
 
 
-async def test_another_program_is_another_revision_and_the_same_key_none(call, held, server):
+async def test_a_new_program_is_a_new_revision_and_a_repeated_key_is_not(call, held, server):
     (made,) = server.jobs.values()
     await run(call, held, key="k")
     await run(call, held, key="k")
@@ -81,7 +81,7 @@ async def test_another_program_is_another_revision_and_the_same_key_none(call, h
     assert made["spec"]["revision"] == 4
 
 
-async def test_it_is_written_though_the_operator_wrote_meanwhile(call, held, server):
+async def test_a_workload_is_written_despite_concurrent_writes(call, held, server):
     server.conflicts = 2
     assert (await run(call, held)).body["success"]
     server.conflicts = 99
@@ -102,15 +102,13 @@ async def test_it_is_written_though_the_operator_wrote_meanwhile(call, held, ser
         ({"gpus": 2}, "gpus"),
     ],
 )
-async def test_what_is_wrong_is_said_and_changes_nothing(call, held, server, body, field):
+async def test_an_invalid_workload_is_refused_without_a_change(call, held, server, body, field):
     found = await run(call, held, body=body)
     assert (found.status, server.patched_by) == (400, [])
     assert field in found.body["detail"] + found.body.get("field", "")
 
 
-async def test_a_lost_answer_of_a_short_program_is_given_again_when_it_is_through(
-    call, held, server
-):
+async def test_a_repeated_call_returns_the_answer_of_a_finished_program(call, held, server):
     await run(call, held, key="k")
     (made,) = server.jobs.values()
     made["status"]["phase"] = "Succeeded"
@@ -118,7 +116,7 @@ async def test_a_lost_answer_of_a_short_program_is_given_again_when_it_is_throug
     assert (await run(call, held, key="l")).status == 400
 
 
-async def test_pods_say_that_their_user_is_not_root_where_that_is_asked_for(call, held, server):
+async def test_pods_declare_a_non_root_user_on_request(call, held, server):
     (made,) = server.jobs.values()
     await run(call, held)
     assert made["spec"]["template"]["spec"]["securityContext"] is None
@@ -127,21 +125,21 @@ async def test_pods_say_that_their_user_is_not_root_where_that_is_asked_for(call
     assert made["spec"]["template"]["spec"]["securityContext"] == {"runAsNonRoot": True}
 
 
-async def test_an_allocation_that_has_ended_runs_nothing(call, held, server):
+async def test_a_finished_allocation_runs_no_workload(call, held, server):
     (made,) = server.jobs.values()
     made["status"]["phase"] = "Failed"
     found = await run(call, held)
     assert (found.status, server.patched_by) == (400, [])
 
 
-async def test_a_job_that_is_no_allocation_is_not_replaced(call, job, server):
+async def test_a_gpujob_that_is_no_allocation_gets_no_workload(call, job, server):
     job("training", phase="Running")
     server.jobs["training"] = {"metadata": {"name": "training", "namespace": "team", "uid": "u"}}
     assert (await run(call, "team/training")).status == 404
     assert server.patched_by == []
 
 
-async def test_a_tenant_reaches_no_allocation_of_another(call, held, server):
+async def test_a_tenant_cannot_reach_an_allocation_of_another_tenant(call, held, server):
     assert (await run(call, "others/allocation-1")).status == 403
     assert (await run(call, held, user="other")).status == 403
     assert server.patched_by == []

@@ -43,20 +43,20 @@ def node(name, *devices, **changed):
 def drawn(found, width, *, lines=None, status=None):
     screen = Console(width=width, no_color=True, markup=False, highlight=False, emoji=False)
     with screen.capture() as captured:
-        screen.print(bars.drawn(found, status=status, moment=NOW, width=width, lines=lines))
+        screen.print(bars.render_bars(found, status=status, moment=NOW, width=width, lines=lines))
     return captured.get().splitlines()
 
 
 def test_each_gpu_is_a_character():
-    bar = bars.of_answer(
+    bar = bars.bar_from_rest(
         node("a", device(0, 0), device(1, 40.0), device(2, 100.0), device(3, 0, "Maintenance"))
     )
     assert bar.cells == "█▄·x"
     assert (bar.free, bar.gpus) == (1, 4)
 
 
-def test_figures_of_the_driver_are_shown_where_it_tells_any():
-    bar = bars.of_answer(
+def test_readings_of_the_driver_are_shown_where_they_are_known():
+    bar = bars.bar_from_rest(
         node(
             "a",
             device(0, 0, temperature_celsius=60.0, power_watts=300.0, busy_percent=90.0),
@@ -68,11 +68,11 @@ def test_figures_of_the_driver_are_shown_where_it_tells_any():
     assert "95% busy" in line
     assert "71 °C" in line
     assert "650 W" in line
-    silent = bars.of_answer(node("a", device(0, 0)))
+    silent = bars.bar_from_rest(node("a", device(0, 0)))
     assert silent.hottest_celsius is silent.power_watts is silent.busy_percent is None
 
 
-def test_without_the_rest_api_a_gpunode_tells_how_many():
+def test_without_the_rest_api_a_gpunode_gives_the_counts():
     found = msgspec.convert(
         {
             "metadata": {"name": "a"},
@@ -80,46 +80,48 @@ def test_without_the_rest_api_a_gpunode_tells_how_many():
         },
         GpuNode,
     )
-    bar = bars.of_gpunode(found)
+    bar = bars.bar_from_gpunode(found)
     assert bar.cells == "███▄···x"
     assert bar.percent == 50.0
-    assert bars.of_gpunode(msgspec.convert({"metadata": {"name": "b"}}, GpuNode)).percent == 0.0
+    assert (
+        bars.bar_from_gpunode(msgspec.convert({"metadata": {"name": "b"}}, GpuNode)).percent == 0.0
+    )
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_picture_fits_the_terminal_whatever_nodes_are_called(width):
+def test_the_view_fits_the_terminal_with_long_node_names(width):
     name = "ip-10-0-0-1.eu-central-1.compute.internal-" + "x" * 200
-    found = [bars.of_answer(node(name, *(device(i, 0) for i in range(8)), ready=False))]
+    found = [bars.bar_from_rest(node(name, *(device(i, 0) for i in range(8)), ready=False))]
     shown = drawn(found, width)
     assert max(map(len, shown)) <= width
     assert any("████████" in line for line in shown)
 
 
-def test_a_node_with_many_slices_is_cut_and_counted():
-    bar = bars.of_answer(node("a", *(device(i, 100.0) for i in range(112))))
+def test_a_bar_with_many_slices_is_cut():
+    bar = bars.bar_from_rest(node("a", *(device(i, 100.0) for i in range(112))))
     shown = "\n".join(drawn([bar], 200))
     assert "·" * 64 + "…" in shown
     assert "112/112 free" in shown
 
 
-def test_of_more_nodes_than_there_are_lines_the_rest_is_counted():
-    found = [bars.of_answer(node(f"n{i}", device(0, 0))) for i in range(5000)]
+def test_nodes_beyond_the_terminal_are_counted():
+    found = [bars.bar_from_rest(node(f"n{i}", device(0, 0))) for i in range(5000)]
     shown = drawn(found, 80, lines=24)
     assert len(shown) <= 24
     assert "and 4981 more nodes" in "\n".join(shown)
 
 
-def test_nodes_stand_by_name_or_by_what_is_given_out_or_free():
+def test_nodes_are_sorted_by_name_allocation_or_free_gpus():
     found = [
-        bars.of_answer(node("b", device(0, 100.0), utilization=10.0)),
-        bars.of_answer(node("a", device(0, 0), utilization=90.0)),
+        bars.bar_from_rest(node("b", device(0, 100.0), utilization=10.0)),
+        bars.bar_from_rest(node("a", device(0, 0), utilization=90.0)),
     ]
-    assert [bar.name for bar in bars.ordered(found, by="name")] == ["a", "b"]
-    assert [bar.name for bar in bars.ordered(found, by="used")] == ["a", "b"]
-    assert [bar.name for bar in bars.ordered(found, by="free")] == ["b", "a"]
+    assert [bar.name for bar in bars.sort_bars(found, by="name")] == ["a", "b"]
+    assert [bar.name for bar in bars.sort_bars(found, by="used")] == ["a", "b"]
+    assert [bar.name for bar in bars.sort_bars(found, by="free")] == ["b", "a"]
 
 
-def test_the_head_says_what_the_api_says_of_the_cluster():
+def test_the_heading_shows_the_sums_of_the_api():
     status = Status(
         utilization=Utilization(62.5, 50.0),
         total_nodes=2,
@@ -127,12 +129,12 @@ def test_the_head_says_what_the_api_says_of_the_cluster():
         available_gpus=6,
         timestamp=NOW,
     )
-    head = drawn([bars.of_answer(node("a", device(0, 0)))], 80, status=status)[0]
+    head = drawn([bars.bar_from_rest(node("a", device(0, 0)))], 80, status=status)[0]
     assert head.startswith("16 GPUs in 1 node, 6 free")
     assert "63%" in head
 
 
-def test_a_nodes_name_commands_no_terminal():
-    shown = "\n".join(drawn([bars.of_answer(node("a\x1b[2J\x1b]0;x\x07b", device(0, 0)))], 80))
+def test_escape_sequences_in_node_names_are_removed():
+    shown = "\n".join(drawn([bars.bar_from_rest(node("a\x1b[2J\x1b]0;x\x07b", device(0, 0)))], 80))
     assert "ab" in shown
     assert "\x1b" not in shown

@@ -18,16 +18,16 @@ def said(there, **spec):
     return list(warnings(msgspec.convert(spec, GpuJobSpec), there))
 
 
-def test_a_share_that_memory_limits_says_how_many_fit():
+def test_a_share_limited_by_memory_gives_a_warning():
     share = {"percent": 25, "memory": "20Gi"}
     (text,) = said([H100], share=share)
     assert text == (
-        "memory is the limit of this share: 3 with 20Gi fit on one NVIDIA H100 80GB HBM3 of "
-        "79.6 GiB, and 4 by their 25%"
+        "memory is the limit of this share: one NVIDIA H100 80GB HBM3 of 79.6 GiB fits 3 with "
+        "20Gi, and 4 with 25%"
     )
 
 
-def test_a_model_that_the_cluster_lacks_is_named_with_the_nearest():
+def test_an_unknown_model_gives_a_warning_with_the_nearest_models():
     (text,) = said([H100, A100], gpus=1, gpuModels=["H300"])
     assert text.startswith("no GPU of the cluster is of model H300 (nearest: NVIDIA H100 80GB HBM3")
 
@@ -41,19 +41,19 @@ def test_a_model_that_the_cluster_lacks_is_named_with_the_nearest():
         ([H100, A100], {"share": {"percent": 25, "memory": "19Gi"}, "gpuModels": ["H100"]}),
     ],
 )
-def test_of_what_fits_nothing_is_said(there, spec):
+def test_a_job_that_fits_gives_no_warning(there, spec):
     assert said(there, **spec) == []
 
 
-async def test_a_submission_warns_and_one_that_may_not_list_nodes_does_not(server, capfd):
+async def test_submit_warns_where_it_may_list_nodes(server, capfd):
     device = {"index": 0, "uuid": "GPU-0", "model": H100[0], "memoryMiB": H100[1]}
     server.put(f"{NODES}/a", {"metadata": {"name": "a"}, "status": {"devices": [device]}})
     asked = ["submit", "--kubeconfig", server.kubeconfig, "--image", "i", "--detach"]
     asked += ["--model", "H300", "--", "true"]
-    assert await asyncio.to_thread(main.called, asked) == 0
+    assert await asyncio.to_thread(main.run_command, asked) == 0
     assert "warning: no GPU of the cluster is of model H300" in capfd.readouterr().err
     server.forbidden = {NODES}
-    assert await asyncio.to_thread(main.called, asked) == 0
+    assert await asyncio.to_thread(main.run_command, asked) == 0
     assert "warning" not in capfd.readouterr().err
 
 
@@ -66,9 +66,7 @@ async def test_a_submission_warns_and_one_that_may_not_list_nodes_does_not(serve
         ("forbidden", ""),
     ],
 )
-async def test_a_submission_warns_of_a_priority_class_that_lets_no_job_run(
-    server, capfd, policy, says
-):
+async def test_submit_warns_of_an_unusable_priority_class(server, capfd, policy, says):
     path = "/apis/scheduling.k8s.io/v1/priorityclasses/urgent"
     server.forbidden = {path} if policy == "forbidden" else set()
     if policy is not None:
@@ -76,7 +74,7 @@ async def test_a_submission_warns_of_a_priority_class_that_lets_no_job_run(
         server.put(path, {"metadata": meta, "value": 5, "preemptionPolicy": policy})
     asked = ["submit", "--kubeconfig", server.kubeconfig, "--image", "i", "--detach"]
     asked += ["--priority-class", "urgent", "--", "true"]
-    assert await asyncio.to_thread(main.called, asked) == 0
+    assert await asyncio.to_thread(main.run_command, asked) == 0
     said = capfd.readouterr().err
     assert says in said
     assert ("warning" in said) is bool(says)

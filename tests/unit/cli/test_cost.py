@@ -4,8 +4,8 @@ import datetime as dt
 import pytest
 
 from gpupack_cli.answers import CostRow
-from gpupack_cli.commands.cost import cells, moment
-from gpupack_cli.errors import UsageWrong
+from gpupack_cli.commands.cost import cells, parse_time
+from gpupack_cli.errors import UsageInvalid
 
 NOW = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)
 
@@ -20,17 +20,17 @@ NOW = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)
         ("2026-11-01", "2026-11-01T00:00:00+00:00"),
     ],
 )
-def test_a_time_is_a_moment_or_a_while_ago(text, found):
-    assert moment(text, NOW) == found
+def test_a_time_is_absolute_or_an_age(text, found):
+    assert parse_time(text, NOW) == found
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "7", "7y", "-7d", "9999999d"])
-def test_what_is_no_time_is_said_with_what_to_write(text):
-    with pytest.raises(UsageWrong, match="write 24h, 7d or 2w"):
-        moment(text, NOW)
+def test_an_invalid_time_is_refused_with_examples(text):
+    with pytest.raises(UsageInvalid, match="write an age such as 24h, 7d or 2w"):
+        parse_time(text, NOW)
 
 
-def test_figures_that_nobody_measured_are_unknown():
+def test_unmeasured_figures_are_unknown():
     row = CostRow(namespace="team", allocated_gpu_hours=2.5, cost=7.5)
     assert cells(row, "namespace") == (
         "team",
@@ -45,6 +45,6 @@ def test_figures_that_nobody_measured_are_unknown():
     assert cells(CostRow(namespace="team", job="a"), "job")[:2] == ("team", "a")
 
 
-def test_what_a_short_job_took_is_not_shown_as_nothing():
+def test_a_small_usage_is_not_shown_as_zero():
     row = CostRow(namespace="team", allocated_gpu_hours=0.00278, unknown_gpu_hours=0.001)
     assert cells(row, "namespace")[1:5] == ("0.0028", "unknown", "unknown", "0.001")

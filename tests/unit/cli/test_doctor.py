@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sound installation is called sound; each thing that is broken is named, with what to do."""
+"""A working installation has no findings; each broken part is reported with a fix."""
 
 import base64
 import contextlib
@@ -14,7 +14,7 @@ from fake_api import ApiServer, connected
 from self_signed import self_signed
 
 from gpupack.cluster.release import Release
-from gpupack_cli.commands.doctor import left_out
+from gpupack_cli.commands.doctor import skipped_text
 from gpupack_cli.doctor import (
     agentless,
     communication,
@@ -26,11 +26,11 @@ from gpupack_cli.doctor import (
     reading,
     views,
 )
-from gpupack_cli.doctor.calling import called
 from gpupack_cli.doctor.checks import CHECKS, findings
+from gpupack_cli.doctor.cluster_state import ClusterState, Probe, Read, ServedCertificate
 from gpupack_cli.doctor.finding import Level, ok, skipped
-from gpupack_cli.doctor.observed import Observed, Probe, Read, Served
-from gpupack_cli.errors import NotAllowed, NotKnown, ServiceAway
+from gpupack_cli.doctor.rest_call import call_rest_api
+from gpupack_cli.errors import PermissionDenied, RestUnavailable, Unauthenticated
 from gpupack_crds import generate
 from gpupack_crds.kinds import GpuCohort, GpuNode, GpuQuota
 from gpupack_kubeclient import objects
@@ -38,7 +38,7 @@ from gpupack_kubeclient import objects
 NOW = dt.datetime.now(dt.UTC)
 KINDS = (generate.gpujob, generate.gpunode, generate.gpuquota, generate.gpucohort)
 LABELS = {"app.kubernetes.io/name": "gpupack", "app.kubernetes.io/version": "0.2.0"}
-POLICIES = (*installed.ALWAYS, *installed.BY_VALUE)
+POLICIES = (*installed.REQUIRED_POLICIES, *installed.OPTIONAL_POLICIES)
 
 
 def built(kind, name="", **fields):
@@ -53,7 +53,7 @@ def named(kind, *names, **fields):
 def lease(name, *, seconds_ago=1.0, duration=10, holder="holder-0_x"):
     renewed = (NOW - dt.timedelta(seconds=seconds_ago)).isoformat()
     spec = {"holderIdentity": holder, "leaseDurationSeconds": duration, "renewTime": renewed}
-    return built(views.Renewed, name, spec=spec)
+    return built(views.LeaseRenewal, name, spec=spec)
 
 
 def part(name, ready=2, wanted=2):
@@ -97,14 +97,16 @@ def secret(folder):
 
 def same(folder):
     shown = ssl.PEM_cert_to_DER_cert(self_signed(folder)[0].read_text())
-    return Served("gpupack-api-1", "gpupack-api-tls", held=shown, shown=shown)
+    return ServedCertificate(
+        "gpupack-api-1", "gpupack-api-tls", in_secret=shown, in_handshake=shown
+    )
 
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
-    """An installation to which nothing is wrong; its certificate ends within the hour."""
+    """Return a working installation; its certificate expires within the hour."""
     bindings = [built(views.AdmissionBinding, n, spec={"policyName": n}) for n in POLICIES]
-    return Observed(
+    return ClusterState(
         release=RELEASE,
         now=NOW,
         version="0.2.0",
@@ -122,9 +124,9 @@ def sound(tmp_path_factory):
         secrets=Read((secret(tmp_path_factory.mktemp("secret")),)),
         nodes=named(objects.Node, "a"),
         gpu_nodes=Read((gpu_node(),)),
-        metrics=Probe(401, "send a bearer token", by_part=True),
-        rest=Probe(200, "ok", by_part=True),
-        caller=Probe(200, by_part=True),
+        metrics=Probe(401, "send a bearer token", by_component=True),
+        rest=Probe(200, "ok", by_component=True),
+        caller=Probe(200, by_component=True),
         served=Read((same(tmp_path_factory.mktemp("served")),)),
     )
 
@@ -133,26 +135,26 @@ def said(check, seen, level):
     return [each for each in check(seen) if each.level is level]
 
 
-def test_nothing_is_wrong_with_a_sound_installation(sound):
+def test_a_working_installation_has_no_findings(sound):
     found = findings(sound)
     assert {each.level for each in found if each.check != "certificates"} == {Level.OK}
     assert {each.check for each in found} >= {"parts", "leaders", "versions", "GPUNodes"}
 
 
-def test_whatever_is_not_well_comes_with_what_to_do(sound):
-    empty = Observed(now=NOW, version="0.2.0", release=RELEASE)
+def test_every_failure_and_warning_has_a_fix(sound):
+    empty = ClusterState(now=NOW, version="0.2.0", release=RELEASE)
     for seen in (sound, empty):
         for each in findings(seen):
             assert bool(each.fix) == (each.level in {Level.WARNING, Level.FAILED}), each
 
 
-def test_who_may_read_nothing_is_told_what_was_left_out_and_nothing_else(sound):
+def test_without_permissions_all_checks_are_skipped(sound):
     refused = {
         field.name: Read(refused="bob may not")
-        for field in dataclasses.fields(Observed)
+        for field in dataclasses.fields(ClusterState)
         if isinstance(getattr(sound, field.name), Read)
     }
-    nobody = Probe(said="gpupack-scheduler has no leader")
+    nobody = Probe(detail="gpupack-scheduler has no leader")
     seen = dataclasses.replace(
         sound, **refused, metrics=nobody, rest=Probe(403, "bob may not"), caller=Probe()
     )
@@ -179,11 +181,11 @@ BROKEN = [
     (
         parts.leaders,
         {"leases": Read((lease("gpupack-operator", seconds_ago=60), lease("gpupack-scheduler")))},
-        "silent for 1m",
+        "has not renewed its Lease for 1m",
     ),
     (installed.admission, {"policies": Read()}, "policy gpupack-jobs is missing"),
     (installed.admission, {"bindings": Read()}, "gpupack-jobs has no binding"),
-    (installed.priority_class, {"priority_classes": Read()}, "no worker can be made"),
+    (installed.priority_class, {"priority_classes": Read()}, "no worker can start"),
     (
         installed.priority_class,
         {"priority_classes": named(objects.PriorityClass, "gpupack-worker")},
@@ -192,13 +194,13 @@ BROKEN = [
     (parts.metrics, {"metrics": Probe(503, "no endpoints")}, "does not answer: no endpoints"),
     (parts.rest, {"rest": Probe(503, "stale")}, "does not answer: stale"),
     (nodes.reports, {"gpu_nodes": Read()}, "no agent has reported any GPU"),
-    (nodes.reports, {"leases": Read()}, "never said that it lives"),
+    (nodes.reports, {"leases": Read()}, "has never renewed its Lease"),
     (
         nodes.reports,
         {"leases": Read((lease("gpunode-a", seconds_ago=90, duration=40),))},
-        "its agent is silent",
+        "its agent does not renew its Lease",
     ),
-    (nodes.reports, {"nodes": Read()}, "no such Node"),
+    (nodes.reports, {"nodes": Read()}, "the Node no longer exists"),
     (
         nodes.reports,
         {"gpu_nodes": Read((gpu_node(staleSince="2026-11-25T00:00:00Z"),))},
@@ -230,7 +232,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("check", "changes", "says"), BROKEN, ids=[row[2] for row in BROKEN])
-def test_what_is_broken_is_named(sound, check, changes, says):
+def test_each_broken_part_is_reported(sound, check, changes, says):
     found = said(check, dataclasses.replace(sound, **changes), Level.FAILED)
     assert any(says in f"{each.message}; {each.fix}" for each in found), found
 
@@ -263,7 +265,7 @@ def tolerating(*tolerations):
 GKE = {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}
 
 
-def test_a_taint_that_keeps_the_agent_from_gpus_is_named_with_the_toleration(sound):
+def test_a_taint_that_keeps_the_agent_away_is_reported_with_the_toleration(sound):
     seen = dataclasses.replace(
         sound,
         nodes=Read((tainted(labels=GKE), tainted("c", labels=GKE))),
@@ -286,14 +288,14 @@ def test_a_taint_that_keeps_the_agent_from_gpus_is_named_with_the_toleration(sou
         ({"key": "other", "operator": "Exists"}, "PreferNoSchedule"),
     ],
 )
-def test_a_taint_that_is_tolerated_is_not_named(sound, toleration, effect):
+def test_a_tolerated_taint_is_not_reported(sound, toleration, effect):
     node = tainted(effect=effect, labels=GKE)
     seen = dataclasses.replace(sound, nodes=Read((node,)), daemon_sets=tolerating(toleration))
     (found,) = said(agentless.without_agent, seen, Level.FAILED)
     assert "tolerate" not in found.message
 
 
-def test_a_tainted_node_on_which_no_gpus_are_seen_is_mentioned(sound):
+def test_a_tainted_node_without_known_gpus_is_mentioned(sound):
     down = {"key": "node.kubernetes.io/network-unavailable"}
     nodes_ = Read((tainted(), tainted("c", **down)))
     seen = dataclasses.replace(sound, nodes=nodes_, daemon_sets=tolerating())
@@ -301,7 +303,7 @@ def test_a_tainted_node_on_which_no_gpus_are_seen_is_mentioned(sound):
     assert found.message.endswith("; taints keep the agent away from b")
 
 
-def test_a_part_without_a_ready_pod_is_broken_and_one_with_too_few_is_a_warning(sound):
+def test_a_component_without_ready_pods_fails_and_with_too_few_warns(sound):
     none = dataclasses.replace(sound, deployments=Read((part("gpupack-operator", 0),)))
     assert any("none of 2" in each.message for each in said(parts.parts, none, Level.FAILED))
     few = dataclasses.replace(sound, deployments=Read((part("gpupack-operator", 1),)))
@@ -311,7 +313,7 @@ def test_a_part_without_a_ready_pod_is_broken_and_one_with_too_few_is_a_warning(
 @pytest.mark.parametrize(
     ("reason", "fix"), [("ImagePullBackOff", "image.registry"), ("CrashLoopBackOff", "logs p -c c")]
 )
-def test_a_pod_that_does_not_run_says_where_to_look(sound, reason, fix):
+def test_a_pod_that_does_not_run_is_reported_with_a_fix(sound, reason, fix):
     state = {"waiting": {"reason": reason, "message": "m"}}
     pod = built(objects.Pod, "p", status={"containerStatuses": [{"name": "c", "state": state}]})
     (found,) = said(parts.pods, dataclasses.replace(sound, pods=Read((pod,))), Level.FAILED)
@@ -319,7 +321,7 @@ def test_a_pod_that_does_not_run_says_where_to_look(sound, reason, fix):
     assert fix in found.fix
 
 
-def test_kinds_of_an_older_release_are_named_with_a_field_that_they_lack(sound):
+def test_kinds_of_an_older_release_are_reported_with_a_missing_field(sound):
     def drop(version):
         del version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["migLayouts"]
 
@@ -348,13 +350,13 @@ def test_kinds_of_a_newer_release_are_a_warning(sound):
     assert all(".spec.later" in each.message for each in found)
 
 
-def test_a_policy_that_a_value_turned_off_is_a_warning_with_that_value(sound):
+def test_a_disabled_policy_is_a_warning_with_its_chart_value(sound):
     left = Read(tuple(p for p in sound.policies.items if p.metadata.name != "gpupack-hosts"))
     (found,) = said(installed.admission, dataclasses.replace(sound, policies=left), Level.WARNING)
     assert "admission.protectHosts.enabled=true" in found.fix
 
 
-def test_a_webhook_that_is_away_and_would_refuse_pods_is_named(sound):
+def test_a_webhook_without_a_service_that_refuses_pods_is_reported(sound):
     def hook(resource, name):
         return built_webhook(resource, name)
 
@@ -378,7 +380,7 @@ def built_webhook(resource, name):
     )
 
 
-def test_parts_of_another_release_are_named(sound):
+def test_components_of_another_release_are_reported(sound):
     seen = dataclasses.replace(sound, gpu_nodes=Read((gpu_node(agentVersion="0.0.9"),)))
     (found,) = said(installed.versions, seen, Level.WARNING)
     assert "agent of a is 0.0.9" in found.message
@@ -386,9 +388,13 @@ def test_parts_of_another_release_are_named(sound):
 
 @pytest.mark.parametrize(
     ("days", "level", "says"),
-    [(-1, Level.WARNING, "ends on"), (1, Level.FAILED, "ended on"), (-40, Level.OK, "good until")],
+    [
+        (-1, Level.WARNING, "expires on"),
+        (1, Level.FAILED, "expired on"),
+        (-40, Level.OK, "is valid until"),
+    ],
 )
-def test_a_certificate_is_looked_at_before_it_ends(sound, days, level, says):
+def test_a_certificate_is_reported_before_it_expires(sound, days, level, says):
     seen = dataclasses.replace(sound, now=NOW + dt.timedelta(days=days))
     (found,) = parts.certificates(seen)
     assert found.level is level
@@ -408,7 +414,7 @@ def waiting_pod(name, scheduler, limits):
     return built(objects.Pod, metadata={"name": name, "namespace": "team"}, spec=spec)
 
 
-def test_pods_that_ask_another_scheduler_for_our_gpus_are_named(sound):
+def test_pods_with_gpupacks_gpus_and_another_scheduler_are_reported(sound):
     pods = (
         waiting_pod("lost", "default-scheduler", {"gpupack.dev/gpu": "1"}),
         waiting_pod("ours", "gpupack", {"gpupack.dev/gpu": "1"}),
@@ -416,10 +422,10 @@ def test_pods_that_ask_another_scheduler_for_our_gpus_are_named(sound):
     )
     seen = dataclasses.replace(sound, pending=Read(pods))
     (found,) = said(pending_pods.wrong_scheduler, seen, Level.FAILED)
-    assert found.message.startswith("team/lost ask")
+    assert found.message.startswith("team/lost request")
 
 
-def test_pods_that_request_gpus_of_a_plugin_that_no_node_has_are_told_which_lines_to_change(sound):
+def test_pods_with_gpus_of_a_missing_plugin_get_a_fix(sound):
     pods = (
         waiting_pod("lost", "default-scheduler", {"nvidia.com/gpu": "2"}),
         waiting_pod("ours", "gpupack", {"nvidia.com/gpu": "1"}),
@@ -430,7 +436,7 @@ def test_pods_that_request_gpus_of_a_plugin_that_no_node_has_are_told_which_line
     assert "schedulerName: gpupack, and gpupack.dev/gpu: 2" in found.fix
 
 
-def test_pods_of_our_scheduler_that_request_by_another_name_are_told_which_line_to_change(sound):
+def test_pods_of_gpupacks_scheduler_with_another_resource_name_get_a_fix(sound):
     pods = (waiting_pod("ours", "gpupack", {"nvidia.com/gpu": "1"}),)
     seen = dataclasses.replace(sound, pending=Read(pods))
     (found,) = said(pending_pods.withheld_resources, seen, Level.FAILED)
@@ -439,14 +445,14 @@ def test_pods_of_our_scheduler_that_request_by_another_name_are_told_which_line_
     assert "write gpupack.dev/gpu: 1 in place of nvidia.com/gpu: 1" in found.fix
 
 
-def test_where_a_node_offers_them_nothing_is_said_of_such_pods(sound):
+def test_pods_with_gpus_that_a_node_offers_are_not_reported(sound):
     pods = (waiting_pod("waits", "default-scheduler", {"nvidia.com/gpu": "2"}),)
     offering = named(objects.Node, "a", status={"allocatable": {"nvidia.com/gpu": "1"}})
     seen = dataclasses.replace(sound, pending=Read(pods), nodes=offering)
     assert said(pending_pods.withheld_resources, seen, Level.FAILED) == []
 
 
-def test_a_quota_of_which_a_part_does_not_count_is_a_warning(sound):
+def test_a_quota_with_an_ineffective_part_is_a_warning(sound):
     quota = built(
         GpuQuota,
         metadata={"name": "default", "namespace": "team"},
@@ -460,9 +466,7 @@ def test_a_quota_of_which_a_part_does_not_count_is_a_warning(sound):
 @pytest.mark.parametrize(
     ("cohorts", "there"), [(("lab", "prod"), "lab, prod"), ((), "none")], ids=["some", "none"]
 )
-def test_a_quota_that_names_a_missing_cohort_says_how_the_cohort_can_be_there(
-    sound, cohorts, there
-):
+def test_a_quota_with_a_missing_cohort_is_reported_with_a_fix(sound, cohorts, there):
     quota = built(
         GpuQuota,
         metadata={"name": "default", "namespace": "team"},
@@ -472,11 +476,11 @@ def test_a_quota_that_names_a_missing_cohort_says_how_the_cohort_can_be_there(
     seen = dataclasses.replace(sound, quotas=Read((quota,)), cohorts=named(GpuCohort, *cohorts))
     (found,) = said(nodes.quotas, seen, Level.WARNING)
     assert found.fix == (
-        "create GPUCohort research, or set spec.cohort to one of those that there are: " + there
+        "create GPUCohort research, or set spec.cohort to one of the existing: " + there
     )
 
 
-def test_of_a_thousand_ill_nodes_one_line_tells(sound):
+def test_a_thousand_broken_nodes_are_one_line(sound):
     many = tuple(gpu_node(f"n{i}") for i in range(1000))
     seen = dataclasses.replace(
         sound, gpu_nodes=Read(many), nodes=named(objects.Node, *(f"n{i}" for i in range(1000)))
@@ -485,20 +489,20 @@ def test_of_a_thousand_ill_nodes_one_line_tells(sound):
     assert "and 995 more" in found.message
 
 
-def test_every_check_has_a_name_of_its_own(sound):
+def test_every_check_has_a_unique_name(sound):
     names = [next(iter(check(sound))).check for check in CHECKS]
     assert len(set(names)) == len(names)
 
 
-def test_whom_the_rest_api_does_not_know_is_told_how_to_get_a_token(sound):
-    seen = dataclasses.replace(sound, caller=Probe(401, "send a bearer token", by_part=True))
+def test_a_caller_that_the_rest_api_rejects_is_told_how_to_get_a_token(sound):
+    seen = dataclasses.replace(sound, caller=Probe(401, "send a bearer token", by_component=True))
     (found,) = said(parts.caller, seen, Level.WARNING)
     assert "send a bearer token" in found.message
     assert "kubectl create token ACCOUNT" in found.fix
 
 
 class Paging(ApiServer):
-    """Lists pods in pages of two, whatever the limit."""
+    """An API server that lists pods in pages of two, whatever the limit."""
 
     def __init__(self, number):
         super().__init__()
@@ -517,17 +521,17 @@ class Paging(ApiServer):
         )
 
 
-async def test_pods_that_wait_are_read_to_the_last_page():
+async def test_all_pages_of_pending_pods_are_read():
     async with connected(Paging(5).app()) as (api, _):
-        seen = await reading.observed(api, "1.0", RELEASE)
+        seen = await reading.read_cluster(api, "1.0", RELEASE)
     assert [pod.metadata.name for pod in seen.pending.items] == ["p0", "p1", "p2", "p3", "p4"]
 
 
 class Calls:
-    """Stands for a session whose REST API answers so, to a caller with a certificate alone."""
+    """A session whose REST API gives these answers to a caller with only a certificate."""
 
     server = ""
-    shows_certificate = True
+    uses_certificate = True
 
     def __init__(self, error):
         self.error = error
@@ -543,26 +547,31 @@ class Calls:
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(None, 200), (NotKnown("who?"), 401), (NotAllowed("no"), 403), (ServiceAway("away"), 0)],
+    [
+        (None, 200),
+        (Unauthenticated("who?"), 401),
+        (PermissionDenied("no"), 403),
+        (RestUnavailable("away"), 0),
+    ],
 )
-async def test_the_rest_api_is_called_as_whoever_asks(sound, error, status):
-    assert (await called(Calls(error), None, sound)).status == status
+async def test_the_rest_api_is_called_with_the_callers_credentials(sound, error, status):
+    assert (await call_rest_api(Calls(error), None, sound)).status == status
 
 
 async def test_a_rest_api_that_is_off_is_not_called(sound):
     off = dataclasses.replace(sound, deployments=Read())
-    probe = await called(Calls(AssertionError("it was called")), None, off)
-    assert (probe.status, probe.said) == (0, "it is off, or not seen")
+    probe = await call_rest_api(Calls(AssertionError("it was called")), None, off)
+    assert (probe.status, probe.detail) == (0, "the REST API is off, or could not be found")
 
 
-def test_at_the_end_it_is_said_how_much_was_skipped_and_why():
+def test_skipped_checks_are_counted_at_the_end_with_the_reason():
     refused = "user bob cannot list resource pods"
-    assert left_out([ok("parts", "well")]) == ""
-    assert left_out([skipped("pods", refused), skipped("leaders", refused)]) == (
-        "2 checks were skipped (pods, leaders): you may not read what they look at"
+    assert skipped_text([ok("parts", "well")]) == ""
+    assert skipped_text([skipped("pods", refused), skipped("leaders", refused)]) == (
+        "2 checks were skipped (pods, leaders): you may not read their objects"
     )
-    assert left_out([skipped("pods", refused), skipped("REST API", "it is off")]).endswith(
-        "(pods, REST API): their lines say why"
+    assert skipped_text([skipped("pods", refused), skipped("REST API", "it is off")]).endswith(
+        "(pods, REST API): their lines have the reasons"
     )
 
 
@@ -574,7 +583,7 @@ def gpu_job(name, *, status="False", kind="FastCommunication", hours_ago=None):
     return built(views.SeenGpuJob, metadata={"name": name, "namespace": "team"}, status=seen)
 
 
-def test_gangs_that_leave_nvlink_unused_are_named_while_they_run_and_for_a_day(sound):
+def test_gangs_that_do_not_use_nvlink_are_reported_for_a_day(sound):
     jobs = [
         gpu_job("runs"),
         gpu_job("ended", hours_ago=23),

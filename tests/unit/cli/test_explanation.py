@@ -3,9 +3,9 @@ import msgspec
 import pytest
 
 from gpupack.job_views import Explanation, JobName
-from gpupack_cli.answers import GivenDevice, WhatIf, Worker
+from gpupack_cli.answers import PlannedDevice, WhatIf, Worker
 from gpupack_cli.commands.what_if import format_answer
-from gpupack_cli.explanation import explained, explained_pod
+from gpupack_cli.explanation import job_lines, pod_lines
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.kinds import GpuJob
 
@@ -18,7 +18,7 @@ def job(**status):
     )
 
 
-def test_a_job_that_waits_says_why_where_it_stands_and_what_would_help():
+def test_a_pending_job_shows_reason_position_and_advice():
     more = Explanation(
         position=3,
         waiting=7,
@@ -28,7 +28,7 @@ def test_a_job_that_waits_says_why_where_it_stands_and_what_would_help():
         would_help=["4 GPUs less per worker"],
     )
     waits = job(phase="Pending", reason="TooFewFreeGpus", message="16 GPUs are missing")
-    assert list(explained(waits, more)) == [
+    assert list(job_lines(waits, more)) == [
         "team/train is Pending: TooFewFreeGpus",
         "  16 GPUs are missing",
         "  Number 3 of 7 that wait in the cluster.",
@@ -40,9 +40,9 @@ def test_a_job_that_waits_says_why_where_it_stands_and_what_would_help():
     ]
 
 
-def test_what_the_queue_says_now_goes_before_what_the_status_said_some_time_ago():
+def test_the_queues_reason_has_precedence_over_the_status():
     more = Explanation(reason="Unsatisfiable", message="it can never start", position=2, waiting=2)
-    assert list(explained(job(phase="Pending", reason="TooFewFreeGpus", message="old"), more)) == [
+    assert list(job_lines(job(phase="Pending", reason="TooFewFreeGpus", message="old"), more)) == [
         "team/train is Pending: Unsatisfiable",
         "  it can never start",
         "  Number 2 of 2 that wait in the cluster.",
@@ -50,17 +50,17 @@ def test_what_the_queue_says_now_goes_before_what_the_status_said_some_time_ago(
 
 
 @pytest.mark.parametrize(("state", "shown"), [("", 1), ("Requested", 2)])
-def test_nodes_are_called_requested_only_where_they_were(state, shown):
+def test_a_node_request_is_shown_only_where_there_is_one(state, shown):
     request = {"lacksGpusSince": "2026-11-25T10:00:00Z", "state": state}
-    lines = list(explained(job(phase="Pending", nodesRequest=request), None))
+    lines = list(job_lines(job(phase="Pending", nodesRequest=request), None))
     assert len(lines) == shown
 
 
 @pytest.mark.parametrize(
     ("indices", "shown"), [((1,), "GPU index 1"), ((0, 1), "GPU indices 0, 1")]
 )
-def test_what_if_calls_the_indices_of_gpus_indices(indices, shown):
-    devices = [GivenDevice(index, f"GPU-{index}", 100, 80_000) for index in indices]
+def test_what_if_labels_gpu_indices(indices, shown):
+    devices = [PlannedDevice(index, f"GPU-{index}", 100, 80_000) for index in indices]
     answer = WhatIf("Starts", workers=[Worker(0, "a", devices)])
     assert format_answer(answer)[1] == f"  worker 0: a, {shown}"
 
@@ -69,19 +69,19 @@ def test_a_suspended_job_names_the_command_that_resumes_it():
     suspended = msgspec.structs.replace(
         job(phase="Suspended", reason="Suspended"), spec=GpuJobSpec(suspend=True)
     )
-    assert list(explained(suspended, None)) == [
+    assert list(job_lines(suspended, None)) == [
         "team/train is Suspended",
-        "  Start it again: gpupack resume -n team train",
+        "  Resume it: gpupack resume -n team train",
     ]
 
 
-def test_without_the_rest_api_the_objects_own_words_are_told():
-    assert list(explained(job(phase="Pending", reason="TooFewFreeGpus"), None)) == [
+def test_without_the_rest_api_the_status_is_shown():
+    assert list(job_lines(job(phase="Pending", reason="TooFewFreeGpus"), None)) == [
         "team/train is Pending: TooFewFreeGpus"
     ]
 
 
-def test_a_job_that_ended_shows_its_attempts():
+def test_a_finished_job_shows_its_attempts():
     attempts = [
         {
             "number": 1,
@@ -95,7 +95,7 @@ def test_a_job_that_ended_shows_its_attempts():
         {"number": 2, "startedAt": "2026-11-25T10:05:00Z", "nodes": "b"},
     ]
     assert list(
-        explained(
+        job_lines(
             job(phase="Running", reason="AllWorkersRunning", attempts=attempts),
             Explanation(position=1),
         )
@@ -103,15 +103,15 @@ def test_a_job_that_ended_shows_its_attempts():
         "team/train is Running: AllWorkersRunning",
         "Attempts:",
         f"  1: Infrastructure, {FOUR_MINUTES} (4m), on a, NodeLost: node a is gone",
-        "  2: goes on, since 2026-11-25T10:05:00Z, on b",
+        "  2: running, since 2026-11-25T10:05:00Z, on b",
     ]
 
 
-def test_what_others_wrote_into_a_status_commands_no_terminal():
+def test_escape_sequences_in_a_status_are_removed():
     evil = "\x1b]0;owned\x07\x1b[2Jhidden"
     waits = job(phase="Pending", reason=evil, message=evil)
     more = Explanation(ahead=[JobName(evil, evil)], would_help=[evil])
-    assert "\x1b" not in "\n".join(explained(waits, more))
+    assert "\x1b" not in "\n".join(job_lines(waits, more))
     answer = WhatIf("Waits", reason=evil, message=evil, preempts=[JobName(evil, evil)])
     assert "\x1b" not in "\n".join(format_answer(answer))
 
@@ -124,12 +124,12 @@ def test_what_others_wrote_into_a_status_commands_no_terminal():
         ("Never", "It would never run: R"),
     ],
 )
-def test_what_would_become_of_a_job_is_said_first(outcome, begins):
+def test_what_if_shows_the_outcome_first(outcome, begins):
     reason = "" if outcome == "Starts" else "R"
     assert format_answer(WhatIf(outcome, reason=reason))[0] == begins
 
 
-def test_where_a_job_would_run_and_whom_it_would_stop_is_said():
+def test_what_if_shows_placement_and_victims():
     answer = msgspec.convert(
         {
             "outcome": "Starts",
@@ -154,7 +154,7 @@ def test_where_a_job_would_run_and_whom_it_would_stop_is_said():
     ]
 
 
-def test_a_pod_that_waits_says_why_and_where_it_stands():
+def test_a_pending_pod_shows_reason_and_position():
     more = Explanation(
         reason="DoesNotFit",
         message="no room",
@@ -163,7 +163,7 @@ def test_a_pod_that_waits_says_why_and_where_it_stands():
         ahead=[JobName("team", "web", "Pod")],
         would_help=["1 GPU less"],
     )
-    assert list(explained_pod("team/notebook", "old", more)) == [
+    assert list(pod_lines("team/notebook", "old", more)) == [
         "pod team/notebook waits: DoesNotFit",
         "  no room",
         "  Number 2 of 3 that wait in the cluster.",
@@ -171,27 +171,27 @@ def test_a_pod_that_waits_says_why_and_where_it_stands():
         "What would help:",
         "  - 1 GPU less",
     ]
-    assert list(explained_pod("team/notebook", "its condition", None)) == [
+    assert list(pod_lines("team/notebook", "its condition", None)) == [
         "pod team/notebook waits",
         "  its condition",
     ]
 
 
-def test_one_is_not_told_as_if_it_were_many():
+def test_singular_and_plural_are_used_correctly():
     more = Explanation(position=1, waiting=1, ahead_hidden=1)
-    assert list(explained(job(phase="Pending"), more))[1:] == [
+    assert list(job_lines(job(phase="Pending"), more))[1:] == [
         "  Number 1 of 1 that waits in the cluster.",
         "  1 of another namespace is ahead of it",
     ]
 
 
-def test_an_attempt_that_got_no_node_names_none():
+def test_an_attempt_without_a_node_names_none():
     attempts = [{"number": 1, "startedAt": "2026-11-25T10:00:00Z", "reason": "Pulling"}]
-    shown = list(explained(job(phase="Running", attempts=attempts), None))
-    assert shown[-1] == "  1: goes on, since 2026-11-25T10:00:00Z, Pulling"
+    shown = list(job_lines(job(phase="Running", attempts=attempts), None))
+    assert shown[-1] == "  1: running, since 2026-11-25T10:00:00Z, Pulling"
 
 
-def test_an_answer_without_a_reason_ends_in_no_colon():
+def test_an_answer_without_a_reason_has_no_colon():
     assert format_answer(WhatIf("Waits", message="2 GPUs are missing")) == [
         "It would wait",
         "  2 GPUs are missing",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line is held to the cases that the page is held to, in figures.test.ts."""
+"""The command line passes the same cases as the page, in figures.test.ts."""
 
 import datetime as dt
 import json
@@ -30,17 +30,17 @@ NOW = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)
 @pytest.mark.parametrize(
     ("quantity", "value", "shown"), [(name, *case) for name in CASES for case in CASES[name]]
 )
-def test_a_figure_reads_as_it_does_on_the_page(quantity, value, shown):
+def test_figures_are_formatted_as_on_the_page(quantity, value, shown):
     assert TOLD[quantity](value) == shown
 
 
-def test_an_age_is_counted_from_a_moment_or_is_empty():
+def test_an_age_is_counted_from_a_time_or_is_empty():
     assert figures.age("2026-11-25T11:59:00Z", NOW) == "1m"
     assert figures.age(NOW - dt.timedelta(hours=3), NOW) == "3h"
     assert figures.age(None, NOW) == figures.age("", NOW) == ""
 
 
-def test_what_the_rest_api_tells_in_gb_is_the_same_mib_again():
+def test_gb_of_the_rest_api_convert_to_the_original_mib():
     assert [figures.mebibytes(gigabytes(mib)) for mib in range(1, 300_000, 7)] == list(
         range(1, 300_000, 7)
     )

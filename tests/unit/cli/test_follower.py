@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job is followed over slow starts, lost connections and new attempts, to its own end."""
+"""A job is followed over slow starts, lost connections and new attempts, to its end."""
 
 import asyncio
 import io
@@ -14,7 +14,7 @@ from gpupack_cli import follower, worker_log
 from gpupack_cli.errors import JobFailed
 from gpupack_cli.follower import Follower
 from gpupack_cli.log_sink import LogSink
-from gpupack_cli.watching import judge
+from gpupack_cli.watching import raise_failure
 from gpupack_crds.kinds import GpuJob
 from gpupack_kubeclient.client import DEFAULT_MAX_OBJECT_MIB
 from gpupack_kubeclient.errors import Forbidden, NotFound
@@ -26,14 +26,14 @@ PIPE = decide_screen(None, "utf-8", {})
 TERMINAL = decide_screen(Size(80, 24), "utf-8", {})
 WITHOUT_COLOURS = decide_screen(Size(80, 24), "utf-8", {"NO_COLOR": "1"})
 LONGEST = DEFAULT_MAX_OBJECT_MIB << 20
-"""Bytes of a line that is shown whole, with its time."""
+"""Maximum bytes of a line that is shown completely, with its time."""
 
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch):
-    monkeypatch.setattr(follower, "LOST_PAUSE", 0.01)
-    monkeypatch.setattr(worker_log, "LOST_PAUSE", 0.01)
-    monkeypatch.setattr(worker_log, "START_PAUSES", (0.01,) * 1000)
+    monkeypatch.setattr(follower, "LOST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(worker_log, "LOST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(worker_log, "START_PAUSE_SECONDS", (0.01,) * 1000)
 
 
 def job(phase="Pending", reason="", message="", workers=1, uid="uid-1"):
@@ -62,7 +62,7 @@ def pod(worker=0, attempt=1, *, exit_code=None, node="a"):
 
 
 class Cluster:
-    """Watches whose events a test makes, and logs that it writes; both may break."""
+    """An API server with watches and logs that a test writes; both may break."""
 
     def __init__(self):
         self.events = {JOBS: [], PODS: []}
@@ -75,7 +75,7 @@ class Cluster:
         self.watch_refusals = []
         self.pods_away = False
         self.late_seconds = 0.0
-        """Of what a watch of pods shows first."""
+        """Return the pods that a watch shows first."""
 
     async def show(self, path, item, kind="MODIFIED"):
         async with self.changed:
@@ -83,7 +83,7 @@ class Cluster:
             self.changed.notify_all()
 
     def newest(self, path):
-        """Those that are there."""
+        """Return the existing pods."""
         last = {e["object"]["metadata"]["uid"]: e for e in self.events[path]}
         return {uid: e["object"] for uid, e in last.items() if e["type"] != "DELETED"}
 
@@ -143,7 +143,7 @@ class Cluster:
         response = web.StreamResponse()
         await response.prepare(request)
         if self.cut_logs:
-            # The container has ended; the watch has yet to tell.
+            # The container has ended; the watch has not shown it yet.
             self.cut_logs -= 1
             self.events[PODS].append({"type": "MODIFIED", "object": pod(exit_code=0)})
             return response
@@ -207,7 +207,7 @@ async def until(condition):
             await asyncio.sleep(0.01)
 
 
-async def test_a_job_is_followed_from_waiting_to_its_end(cluster, following, capsys):
+async def test_a_job_is_followed_from_pending_to_its_end(cluster, following, capsys):
     made, task = following()
     await cluster.show(JOBS, job("Pending", "TooFewFreeGpus", "8 are missing"))
     await cluster.show(PODS, pod())
@@ -223,7 +223,7 @@ async def test_a_job_is_followed_from_waiting_to_its_end(cluster, following, cap
     assert "Succeeded (Completed)" in told
 
 
-async def test_a_kubelet_that_has_yet_to_hear_of_a_pod_is_asked_again(cluster, following):
+async def test_a_log_is_requested_again_until_the_kubelet_knows_the_pod(cluster, following):
     _, task = following()
     cluster.unknown_to_kubelet = 2
     cluster.logs["train-1-0"] = lines("one")
@@ -235,7 +235,7 @@ async def test_a_kubelet_that_has_yet_to_hear_of_a_pod_is_asked_again(cluster, f
     assert following.shown() == ["one"]
 
 
-async def test_what_a_kubelet_cuts_off_at_the_end_of_a_log_is_read_once_more(cluster, following):
+async def test_the_end_of_a_log_is_read_once_more(cluster, following):
     _, task = following()
     cluster.cut_logs = 1
     cluster.logs["train-1-0"] = lines("one", "two")
@@ -246,7 +246,7 @@ async def test_what_a_kubelet_cuts_off_at_the_end_of_a_log_is_read_once_more(clu
     assert following.shown() == ["one", "two"]
 
 
-async def test_what_a_failed_worker_ended_with_is_the_jobs_status(cluster, following):
+async def test_the_exit_code_of_a_failed_worker_is_the_exit_status(cluster, following):
     cluster.logs["train-1-0"] = lines("oops")
     made, task = following()
     await cluster.show(PODS, pod(exit_code=3))
@@ -254,18 +254,18 @@ async def test_what_a_failed_worker_ended_with_is_the_jobs_status(cluster, follo
     ended = await ends(task)
     assert following.shown() == ["oops"]
     with pytest.raises(JobFailed, match="train failed: exit code 3") as error:
-        judge(ended, made.status)
+        raise_failure(ended, made.status)
     assert error.value.status == 3
 
 
-async def test_a_job_that_failed_without_a_worker_ends_with_one():
+async def test_a_failed_job_without_workers_has_exit_status_one():
     ended = msgspec.convert(job("Failed", "DeadlineExceeded"), GpuJob)
     with pytest.raises(JobFailed, match="DeadlineExceeded") as error:
-        judge(ended, 0)
+        raise_failure(ended, 0)
     assert error.value.status == 1
 
 
-async def test_after_a_lost_connection_the_log_goes_on_where_it_was(cluster, following, capsys):
+async def test_after_a_lost_connection_the_log_continues(cluster, following, capsys):
     cluster.logs["train-1-0"] = lines(*map(str, range(6)))
     cluster.break_logs = 3
     _, task = following()
@@ -278,9 +278,7 @@ async def test_after_a_lost_connection_the_log_goes_on_where_it_was(cluster, fol
     assert "connection was lost" in capsys.readouterr().err
 
 
-async def test_a_program_that_says_nothing_is_no_lost_connection(
-    cluster, following, capsys, monkeypatch
-):
+async def test_a_silent_program_is_not_a_lost_connection(cluster, following, capsys, monkeypatch):
     monkeypatch.setattr(worker_log, "SILENCE_SECONDS", 0.05)
     cluster.logs["train-1-0"] = lines("one")
     _, task = following()
@@ -293,7 +291,7 @@ async def test_a_program_that_says_nothing_is_no_lost_connection(
     assert "connection" not in capsys.readouterr().err
 
 
-async def test_a_silent_log_whose_server_is_away_is_a_lost_connection(
+async def test_a_silent_log_of_an_unavailable_server_is_a_lost_connection(
     cluster, following, capsys, monkeypatch
 ):
     monkeypatch.setattr(worker_log, "SILENCE_SECONDS", 0.05)
@@ -324,7 +322,7 @@ async def test_the_container_that_requests_the_gpus_is_the_worker(cluster, follo
     assert {call["container"] for call in cluster.log_calls} == {"trainer"}
 
 
-async def test_watches_that_break_are_asked_for_anew(cluster, following):
+async def test_broken_watches_are_opened_again(cluster, following):
     cluster.logs["train-1-0"] = lines("one")
     _, task = following()
     await cluster.show(PODS, pod())
@@ -349,7 +347,7 @@ async def test_the_log_of_the_next_attempt_follows_and_its_status_counts(cluster
     assert made.status == 0
 
 
-async def test_lines_of_several_workers_say_whose_they_are(cluster, following):
+async def test_lines_of_several_workers_have_prefixes(cluster, following):
     cluster.logs |= {"train-1-0": lines("a"), "train-1-1": lines("b")}
     _, task = following(job(workers=2))
     for worker in (0, 1):
@@ -360,7 +358,7 @@ async def test_lines_of_several_workers_say_whose_they_are(cluster, following):
 
 
 def shared_pod(*, codes=(None, None), ended_at=("", "")):
-    """A pod of workers 0 and 1, and of a sidecar."""
+    """Return a pod with workers 0 and 1, and a sidecar."""
     found = pod()
     gpus = {"limits": {"gpupack.dev/gpu": "1"}}
     containers = [{"name": f"worker-{i}", "resources": gpus} for i in range(2)]
@@ -391,7 +389,7 @@ async def test_each_worker_of_a_shared_pod_is_followed_to_its_own_end(cluster, f
     assert {call["container"] for call in cluster.log_calls} == {"worker-0", "worker-1"}
 
 
-async def test_of_a_shared_pod_the_named_worker_alone_is_followed(cluster, following):
+async def test_only_the_named_worker_of_a_shared_pod_is_followed(cluster, following):
     cluster.logs |= {"train-1-0": lines("a")}
     _, task = following(job(workers=2), workers=frozenset({1}))
     await cluster.show(PODS, shared_pod(codes=(0, 0), ended_at=("2026-11-25T12:00:09Z",) * 2))
@@ -401,7 +399,7 @@ async def test_of_a_shared_pod_the_named_worker_alone_is_followed(cluster, follo
     assert {call["container"] for call in cluster.log_calls} == {"worker-1"}
 
 
-async def test_of_many_workers_the_first_is_followed_unless_others_are_named(cluster, following):
+async def test_of_many_workers_only_the_first_is_followed_by_default(cluster, following):
     cluster.logs |= {f"train-1-{i}": lines(str(i)) for i in range(9)}
     for options in ({}, {"workers": frozenset({7})}):
         _, task = following(job(workers=9), **options)
@@ -413,7 +411,7 @@ async def test_of_many_workers_the_first_is_followed_unless_others_are_named(clu
 
 
 @pytest.mark.parametrize("break_watches", [0, 1])
-async def test_a_job_that_is_deleted_ends_it(cluster, following, break_watches):
+async def test_a_deleted_job_ends_the_following(cluster, following, break_watches):
     _, task = following()
     await cluster.show(JOBS, job("Pending", "TooFewFreeGpus"))
     await until(lambda: cluster.watches == 2)
@@ -424,14 +422,14 @@ async def test_a_job_that_is_deleted_ends_it(cluster, following, break_watches):
     assert group.group_contains(NotFound, match="team/train was deleted")
 
 
-async def test_another_job_of_the_same_name_is_not_taken_for_it(cluster, following):
+async def test_a_new_job_of_the_same_name_is_not_followed(cluster, following):
     _, task = following()
     await cluster.show(JOBS, job("Succeeded", uid="uid-2"))
     with pytest.raises(ExceptionGroup):
         await ends(task)
 
 
-async def test_on_a_terminal_a_log_keeps_its_colours_alone_and_in_a_pipe_every_byte():
+async def test_a_log_keeps_colours_on_a_terminal_and_all_bytes_in_a_pipe():
     line = b"\x1b[31mred\x1b[0m\x1b]0;owned\x07\xff"
     for screen, raw, shown in (
         (TERMINAL, False, "\x1b[31mred\x1b[0m\ufffd\x1b[0m\n".encode()),
@@ -466,7 +464,7 @@ async def test_a_server_that_is_restarted_does_not_end_the_following(cluster, fo
     assert following.shown() == ["one"]
 
 
-async def test_of_a_job_that_has_ended_all_is_shown_though_the_watch_is_slow(cluster, following):
+async def test_a_finished_job_is_shown_completely_with_a_slow_watch(cluster, following):
     cluster.late_seconds = 1.0
     cluster.logs["train-1-0"] = lines("one", "two")
     await cluster.show(PODS, pod(exit_code=3))
@@ -477,7 +475,7 @@ async def test_of_a_job_that_has_ended_all_is_shown_though_the_watch_is_slow(clu
     assert found.status.phase == "Failed"
 
 
-async def test_who_may_not_read_the_log_is_told(cluster, following):
+async def test_a_missing_permission_for_logs_is_reported(cluster, following):
     cluster.refusals = [403]
     _, task = following()
     await cluster.show(PODS, pod())
@@ -486,7 +484,7 @@ async def test_who_may_not_read_the_log_is_told(cluster, following):
     assert group.group_contains(Forbidden)
 
 
-async def test_of_a_line_without_end_it_is_said_how_much_is_not_shown(cluster, following):
+async def test_a_too_long_line_is_cut_and_its_size_is_shown(cluster, following):
     cluster.logs["train-1-0"] = lines("x" * (LONGEST + 100))
     _, task = following()
     await cluster.show(PODS, pod())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that a person names wrongly."""
+"""Unknown node names."""
 
 import pytest
 
@@ -11,7 +11,7 @@ NODES = "/apis/gpupack.dev/v1beta1/gpunodes"
     [("gpu", "show", "nope"), ("drain", "nope", "--reason", "r"), ("gpu", "uncordon", "nope")],
     ids=lambda words: words[0],
 )
-async def test_of_a_node_that_is_not_there_those_that_are_there_are_listed(server, command, capsys):
+async def test_a_missing_node_is_reported_with_the_existing_ones(server, command, capsys):
     for name in ("gpu-1", "gpu-2"):
         server.put(f"{NODES}/{name}", {"metadata": {"name": name}})
     assert await server.called(*command) == 66
@@ -20,7 +20,7 @@ async def test_of_a_node_that_is_not_there_those_that_are_there_are_listed(serve
     )
 
 
-async def test_of_a_thousand_nodes_a_few_are_listed(server, capsys):
+async def test_only_a_few_of_many_existing_nodes_are_listed(server, capsys):
     for number in range(1000):
         name = f"gpu-{number:04}"
         server.put(f"{NODES}/{name}", {"metadata": {"name": name}})

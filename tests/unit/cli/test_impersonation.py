@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that write, with a kubeconfig that acts as another user: every request says so."""
+"""Writing commands with a kubeconfig that impersonates another user: every request does."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ USER = {"token": "of-an-administrator", "as": "ann", "as-groups": ["dev"]}
 
 @pytest.fixture
 async def called():
-    """Runs a command as `ann`; answers its status and the users of all requests."""
+    """Run a command as `ann`; return its status and the users of all requests."""
     server, users = ApiServer(), []
     meta = {"name": "a", "resourceVersion": "1", "uid": "a"}
     server.put(NODE, {"metadata": meta, "spec": {}, "status": {"gpus": 1}})
@@ -34,7 +34,7 @@ async def called():
 
             async def call(*arguments):
                 given = [*arguments[:1], "--kubeconfig", path, *arguments[1:]]
-                return await asyncio.to_thread(main.called, given), users
+                return await asyncio.to_thread(main.run_command, given), users
 
             yield call
 
@@ -47,7 +47,7 @@ async def called():
     ],
     ids=lambda arguments: arguments[0],
 )
-async def test_a_command_that_writes_acts_as_the_kubeconfig_says(called, arguments):
+async def test_writing_commands_impersonate_as_configured(called, arguments):
     ended, users = await called(*arguments)
     assert ended == 0
     assert all(each[1:] == ("ann", "dev") for each in users), json.dumps(users)

@@ -6,24 +6,30 @@ import msgspec
 import pytest
 import yaml
 
-from gpupack_cli.errors import InputWrong, UsageWrong
-from gpupack_cli.job_manifest import MAX_SCRIPT_BYTES, Wanted, as_yaml, made_name, manifests
+from gpupack_cli.errors import InputInvalid, UsageInvalid
+from gpupack_cli.job_manifest import (
+    MAX_SCRIPT_BYTES,
+    JobOptions,
+    as_yaml,
+    build_manifests,
+    generate_name,
+)
 from gpupack_crds import names
 from gpupack_crds.gpujob import GpuJobSpec
 
 
 def wanted(**changed):
-    return Wanted(**{"command": ("torchrun", "train.py"), "image": "i:1"} | changed)
+    return JobOptions(**{"command": ("torchrun", "train.py"), "image": "i:1"} | changed)
 
 
 def spec(**changed):
-    job, _ = manifests(wanted(**changed), "team")
+    job, _ = build_manifests(wanted(**changed), "team")
     msgspec.convert(job["spec"], GpuJobSpec)
     return job["spec"]
 
 
 def test_a_command_becomes_a_job_of_one_worker_with_one_gpu():
-    job, config = manifests(wanted(name="train"), "team")
+    job, config = build_manifests(wanted(name="train"), "team")
     assert job["metadata"] == {"name": "train", "namespace": "team"}
     assert (job["apiVersion"], job["kind"]) == ("gpupack.dev/v1beta1", "GPUJob")
     assert job["spec"] == {
@@ -78,7 +84,7 @@ def test_a_share_is_percent_and_memory(text):
     assert "gpus" not in found
 
 
-def test_slices_are_gpus_of_a_profile():
+def test_mig_slices_are_counted_by_gpus_with_a_profile():
     assert spec(mig="1g.18gb", gpus=2) | {"template": None} == {
         "workers": 1,
         "gpus": 2,
@@ -90,8 +96,8 @@ def test_slices_are_gpus_of_a_profile():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("25", "write percent and memory, such as 25,10Gi"),
-        ("10Gi", "write percent and memory, such as 25,10Gi"),
+        ("25", "write percent and memory, as 25,10Gi"),
+        ("10Gi", "write percent and memory, as 25,10Gi"),
         ("0,10Gi", "the percentage '0' must be from 1 to 99"),
         ("100,10Gi", "the percentage '100' must be from 1 to 99"),
         ("a,b", "the percentage 'a' must be from 1 to 99"),
@@ -102,26 +108,26 @@ def test_slices_are_gpus_of_a_profile():
         ("25,1024Ti", "the memory '1024Ti' must be at least 1Mi and less than 1Pi"),
     ],
 )
-def test_a_wrong_share_is_refused_with_the_half_that_is_wrong(text, says):
-    with pytest.raises(UsageWrong, match=says):
+def test_an_invalid_share_is_refused_with_its_wrong_part(text, says):
+    with pytest.raises(UsageInvalid, match=says):
         spec(share=text)
 
 
-def test_a_variable_that_is_given_twice_is_refused():
-    with pytest.raises(UsageWrong, match="--env gives A twice"):
+def test_a_repeated_variable_is_refused():
+    with pytest.raises(UsageInvalid, match="--env gives A twice"):
         spec(variables=("A=1", "B=2", "A=3"))
 
 
 @pytest.mark.parametrize("text", ["A", "=1", "1A=1", "A B=1"])
-def test_what_is_no_variable_is_said_with_what_to_write(text):
-    with pytest.raises(UsageWrong, match="write NAME=VALUE"):
+def test_an_invalid_variable_is_refused_with_the_form(text):
+    with pytest.raises(UsageInvalid, match="write NAME=VALUE"):
         spec(variables=(text,))
 
 
-def test_scripts_lie_beside_the_command_in_a_folder_that_can_be_written(tmp_path):
+def test_scripts_are_in_the_writable_working_folder(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("print(1)\nprint(2)\n")
-    job, config = manifests(wanted(name="t", scripts=(script,)), "team")
+    job, config = build_manifests(wanted(name="t", scripts=(script,)), "team")
     assert config["data"] == {"train.py": "print(1)\nprint(2)\n"}
     assert config["metadata"] == {"name": "t", "namespace": "team"}
     pod = job["spec"]["template"]["spec"]
@@ -134,10 +140,12 @@ def test_scripts_lie_beside_the_command_in_a_folder_that_can_be_written(tmp_path
     assert pod["volumes"][0] == {"name": "workspace", "emptyDir": {}}
 
 
-def test_a_manifest_that_is_shown_can_be_applied_and_read(tmp_path):
+def test_the_manifest_of_a_dry_run_can_be_applied(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("print(1)\nprint(2)\n")
-    documents = [each for each in manifests(wanted(name="t", scripts=(script,)), "team") if each]
+    documents = [
+        each for each in build_manifests(wanted(name="t", scripts=(script,)), "team") if each
+    ]
     text = as_yaml(documents)
     assert list(yaml.safe_load_all(text)) == documents
     assert "train.py: |\n    print(1)\n    print(2)\n" in text
@@ -147,10 +155,10 @@ def test_a_manifest_that_is_shown_can_be_applied_and_read(tmp_path):
     ("content", "says"),
     [(b"x" * (MAX_SCRIPT_BYTES + 1), "put them into the image"), (b"\xff\xfe", "as text")],
 )
-def test_a_script_that_cannot_go_along_is_said_so(tmp_path, content, says):
+def test_an_unusable_script_is_refused(tmp_path, content, says):
     script = tmp_path / "train.py"
     script.write_bytes(content)
-    with pytest.raises(InputWrong, match=says):
+    with pytest.raises(InputInvalid, match=says):
         spec(scripts=(script,))
 
 
@@ -159,7 +167,7 @@ def test_two_scripts_of_one_name_are_refused(tmp_path):
     scripts = (tmp_path / "t.py", tmp_path / "a" / "t.py")
     for each in scripts:
         each.write_text("")
-    with pytest.raises(UsageWrong, match="a name of its own"):
+    with pytest.raises(UsageInvalid, match="needs a unique name"):
         spec(scripts=scripts)
 
 
@@ -173,8 +181,8 @@ def test_two_scripts_of_one_name_are_refused(tmp_path):
         (("x" * 300,), "x" * 46 + "-"),
     ],
 )
-def test_a_name_is_made_of_the_command_and_is_one_of_its_own(command, begins):
-    made = {made_name(command) for _ in range(20)}
+def test_a_generated_name_is_unique_and_derived_from_the_command(command, begins):
+    made = {generate_name(command) for _ in range(20)}
     assert len(made) == 20
     for name in made:
         assert name.startswith(begins)
@@ -187,6 +195,6 @@ def test_workers_get_separate_pods_where_that_is_requested():
     assert "podPerWorker" not in spec(workers=2)
 
 
-def test_a_script_is_read_no_further_than_the_limit():
-    with pytest.raises(InputWrong, match="more than 900 KiB"):
-        manifests(wanted(scripts=(Path("/dev/zero"),)), "team")
+def test_a_script_is_read_up_to_the_limit():
+    with pytest.raises(InputInvalid, match="more than 900 KiB"):
+        build_manifests(wanted(scripts=(Path("/dev/zero"),)), "team")

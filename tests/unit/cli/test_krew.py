@@ -22,7 +22,7 @@ def krew():
 
 @pytest.fixture
 def folder(tmp_path, krew):
-    """A plugin whose command tells what it was called with."""
+    """Return a plugin whose command prints its arguments."""
     package = tmp_path / "lib/gpupack_cli"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
@@ -34,8 +34,8 @@ def folder(tmp_path, krew):
 
 
 def test_the_checksum_in_the_manifest_is_that_of_the_archive(krew, folder):
-    archive = krew.archived(folder)
-    built = krew.manifest("0.2.0", archive, "https://example.org/a.tar.gz")
+    archive = krew.create_archive(folder)
+    built = krew.build_manifest("0.2.0", archive, "https://example.org/a.tar.gz")
     (platform,) = built["spec"]["platforms"]
     assert platform["sha256"] == hashlib.sha256(archive).hexdigest()
     assert platform["uri"] == "https://example.org/a.tar.gz"
@@ -43,13 +43,13 @@ def test_the_checksum_in_the_manifest_is_that_of_the_archive(krew, folder):
         assert tar.getmember(platform["bin"]).mode == 0o755
 
 
-def test_the_same_files_are_the_same_archive(krew, folder):
-    first = krew.archived(folder)
+def test_the_archive_is_reproducible(krew, folder):
+    first = krew.create_archive(folder)
     os.utime(folder / "kubectl-gpupack", (0, 0))
-    assert krew.archived(folder) == first
+    assert krew.create_archive(folder) == first
 
 
-def test_the_launcher_runs_what_lies_beside_it_however_it_is_called(krew, folder, tmp_path):
+def test_the_launcher_runs_the_library_next_to_it(krew, folder, tmp_path):
     link = tmp_path / "bin" / "kubectl-gpupack"
     link.parent.mkdir()
     link.symlink_to(folder / "kubectl-gpupack")
@@ -59,7 +59,7 @@ def test_the_launcher_runs_what_lies_beside_it_however_it_is_called(krew, folder
     assert done.stdout == "['kubectl-gpupack', 'jobs', '-n', 'a b']\n"
 
 
-def test_a_machine_without_that_python_is_told_so(krew, folder):
+def test_the_launcher_reports_a_missing_python(krew, folder):
     tools = folder / "tools"
     tools.mkdir()
     for name in ("dirname", "readlink"):

@@ -6,15 +6,15 @@ JOBS = "/apis/gpupack.dev/v1beta1/namespaces/default/gpujobs"
 
 @pytest.mark.parametrize("follow", [(), ("--follow",)])
 @pytest.mark.parametrize(
-    ("workers", "has"), [(3, "workers 0 to 2"), (1, "worker 0 alone")], ids=["three", "one"]
+    ("workers", "has"), [(3, "workers 0 to 2"), (1, "only worker 0")], ids=["three", "one"]
 )
-async def test_of_a_worker_that_a_job_does_not_have_those_that_it_has_are_told(
+async def test_an_unknown_worker_is_refused_with_the_existing_ones(
     server, workers, has, follow, capsys
 ):
     job = {"metadata": {"name": "train", "namespace": "default"}, "spec": {"workers": workers}}
     server.put(f"{JOBS}/train", job)
     assert await server.called("logs", "train", "--worker", "9", *follow) == 66
-    assert capsys.readouterr().err == f"gpupack: train has {has}, no worker 9\n"
+    assert capsys.readouterr().err == f"gpupack: train has {has}, and no worker 9\n"
 
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -43,7 +43,7 @@ def put_worker(server, worker, *, container="trainer"):
     return f"{PODS}/{name}/log"
 
 
-async def test_logs_are_of_the_container_that_requests_the_gpus_whatever_its_name(server, capfd):
+async def test_logs_come_from_the_container_with_the_gpus(server, capfd):
     put_job(server, workers=2)
     for worker in (0, 1):
         server.logs[put_worker(server, worker)] = {"trainer": f"line of {worker}"}
@@ -52,7 +52,7 @@ async def test_logs_are_of_the_container_that_requests_the_gpus_whatever_its_nam
 
 
 def put_shared(server, first, count, *, attempt=1):
-    """A pod of several workers, with a sidecar between them."""
+    """Store a pod of several workers, with a sidecar between them."""
     name = f"train-{attempt}-p{first}-x"
     labels = {
         "gpupack.dev/job-uid": "uid-train",
@@ -72,7 +72,7 @@ def put_shared(server, first, count, *, attempt=1):
     server.logs[f"{PODS}/{name}/log"] = texts
 
 
-async def test_logs_of_workers_that_share_a_pod_are_of_their_containers(server, capfd):
+async def test_logs_of_workers_in_a_shared_pod_come_from_their_containers(server, capfd):
     put_job(server, workers=3)
     put_shared(server, 0, 2)
     put_shared(server, 2, 1)
@@ -82,7 +82,7 @@ async def test_logs_of_workers_that_share_a_pod_are_of_their_containers(server, 
     assert capfd.readouterr().out == "line of 1\n"
 
 
-async def test_logs_of_an_earlier_attempt_are_of_its_own_pods(server, capfd):
+async def test_logs_of_an_earlier_attempt_come_from_its_pods(server, capfd):
     put_job(server, workers=2, attempt=2)
     put_shared(server, 0, 2)
     put_shared(server, 0, 1, attempt=2)
@@ -92,7 +92,7 @@ async def test_logs_of_an_earlier_attempt_are_of_its_own_pods(server, capfd):
     assert capfd.readouterr().out == "line of 1\n[0] line of 0\n[1] line of 1\n"
 
 
-async def test_a_worker_whose_pod_was_deleted_is_named_and_lines_keep_their_prefix(server, capfd):
+async def test_a_worker_with_a_deleted_pod_is_named(server, capfd):
     put_job(server, workers=2)
     server.logs[put_worker(server, 1)] = {"trainer": "alone"}
     assert await server.called("logs", "train") == 0
@@ -101,7 +101,7 @@ async def test_a_worker_whose_pod_was_deleted_is_named_and_lines_keep_their_pref
     assert shown.err == "not shown: worker 0: no pod; it was deleted, or is not created yet\n"
 
 
-async def test_an_elastic_job_lacks_no_worker_that_it_has_no_place_for(server, capfd):
+async def test_missing_extra_workers_of_an_elastic_job_are_not_reported(server, capfd):
     put_job(server, workers=3)
     job = server.objects[f"{JOBS}/train"]
     job["spec"]["minWorkers"] = 1
@@ -113,7 +113,7 @@ async def test_an_elastic_job_lacks_no_worker_that_it_has_no_place_for(server, c
     assert shown.err == "not shown: worker 1: no pod; it was deleted, or is not created yet\n"
 
 
-async def test_of_workers_without_logs_it_is_said_why(server, capfd):
+async def test_missing_logs_are_reported_with_the_reason(server, capfd):
     put_job(server, workers=2)
     logs = [put_worker(server, worker) for worker in (0, 1)]
     assert await server.called("logs", "train") == 66
@@ -137,7 +137,7 @@ def put_saved(server, attempt, **texts):
 
 
 @pytest.mark.parametrize("asked", [(), ("--attempt", "2")])
-async def test_of_a_stopped_attempt_the_saved_lines_are_shown(server, capfd, asked):
+async def test_the_saved_lines_of_a_stopped_attempt_are_shown(server, capfd, asked):
     put_job(server, 2, attempt=2, phase="Suspended")
     put_saved(server, 2, worker_0="a\nsaved\n", worker_1="b\n")
     assert await server.called("logs", "train", "--tail", "1", *asked) == 0
@@ -146,9 +146,7 @@ async def test_of_a_stopped_attempt_the_saved_lines_are_shown(server, capfd, ask
     assert "attempt 2 was stopped; these are the last lines of its workers" in shown.err
 
 
-async def test_the_log_of_a_pod_that_stays_is_shown_with_saved_lines_of_those_deleted(
-    server, capfd
-):
+async def test_logs_of_pods_and_saved_lines_of_deleted_pods_are_shown_together(server, capfd):
     put_job(server, 2, phase="Failed")
     put_saved(server, 1, worker_1="killed\n")
     server.logs[put_worker(server, 0)] = {"trainer": "Traceback"}
@@ -158,7 +156,7 @@ async def test_the_log_of_a_pod_that_stays_is_shown_with_saved_lines_of_those_de
     assert shown.err == "the pod of worker 1 was deleted; these are its last lines\n"
 
 
-async def test_pods_that_are_deleted_before_their_log_is_read_leave_saved_lines(server, capfd):
+async def test_a_pod_deleted_during_the_command_is_shown_by_its_saved_lines(server, capfd):
     put_job(server, 2)
     put_saved(server, 1, worker_0="a\n", worker_1="b\n")
     server.deleted_at_read = {put_worker(server, worker) for worker in (0, 1)}
@@ -189,10 +187,10 @@ async def test_saved_lines_are_newer_than_the_pods_of_a_failed_attempt(server, c
     [
         (0, (), "has not started yet"),
         (3, ("--attempt", "4"), "has no attempt 4; its last one is 3"),
-        (3, ("--attempt", "1"), "no log of it was saved; kept are the pods of the last two failed"),
+        (3, ("--attempt", "1"), "no saved log; only the pods of the last two failed attempts"),
     ],
 )
-async def test_of_logs_that_are_gone_it_is_said_where_they_went(
+async def test_deleted_logs_are_reported_with_the_retention_rule(
     server, capfd, attempt, asked, says
 ):
     put_job(server, 1, attempt=attempt, phase="Suspended")

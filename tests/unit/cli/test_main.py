@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command as a user has it: a process of its own, in a folder of its own."""
+"""The command as a user runs it: a separate process in its own folder."""
 
 import os
 import shlex
@@ -45,14 +45,14 @@ def gpupack(*arguments, folder, program="gpupack", stdin="", **environ):
 
 @INSTALLED
 @pytest.mark.parametrize("command", [[], *([name] for name in main.COMMANDS), ["gpu", "cordon"]])
-def test_every_command_says_what_it_does(command, tmp_path):
+def test_every_command_has_a_help_text(command, tmp_path):
     done = gpupack(*command, "--help", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"Usage: {' '.join(['gpupack', *command])} ")
 
 
 @INSTALLED
-def test_as_a_plugin_it_is_called_as_kubectl_calls_it(tmp_path):
+def test_the_kubectl_plugin_shows_its_name(tmp_path):
     done = gpupack("jobs", "--help", folder=tmp_path, program="kubectl-gpupack")
     assert done.stdout.startswith("Usage: kubectl gpupack jobs ")
 
@@ -77,7 +77,7 @@ def test_as_a_plugin_it_is_called_as_kubectl_calls_it(tmp_path):
     ],
     ids=lambda words: words[0],
 )
-def test_without_a_kubeconfig_it_is_said_in_one_line(command, tmp_path):
+def test_a_missing_kubeconfig_is_reported_in_one_line(command, tmp_path):
     done = gpupack(*command, folder=tmp_path)
     assert done.returncode == 78
     assert done.stderr.startswith("gpupack: no kubeconfig")
@@ -88,7 +88,7 @@ def test_without_a_kubeconfig_it_is_said_in_one_line(command, tmp_path):
 
 @INSTALLED
 @pytest.mark.parametrize("content", ["", "just words", "a: [1", "\x00\x01", "current-context: x"])
-def test_a_kubeconfig_of_rubbish_is_said_in_one_line(content, tmp_path):
+def test_an_invalid_kubeconfig_is_reported_in_one_line(content, tmp_path):
     (tmp_path / "config").write_text(content)
     done = gpupack("jobs", folder=tmp_path, KUBECONFIG="config")
     assert done.returncode == 78
@@ -97,7 +97,7 @@ def test_a_kubeconfig_of_rubbish_is_said_in_one_line(content, tmp_path):
 
 
 @INSTALLED
-def test_a_dry_run_asks_no_cluster(tmp_path):
+def test_a_dry_run_sends_no_request(tmp_path):
     (tmp_path / "train.py").write_text("print(1)\n")
     done = gpupack(
         "submit",
@@ -117,7 +117,7 @@ def test_a_dry_run_asks_no_cluster(tmp_path):
 
 
 @INSTALLED
-def test_debug_shows_where_and_otherwise_nobody_sees_a_traceback(tmp_path):
+def test_only_debug_shows_a_traceback(tmp_path):
     done = gpupack("jobs", "--debug", folder=tmp_path)
     assert "Traceback" in done.stderr
     assert "Traceback" not in gpupack("jobs", folder=tmp_path).stderr
@@ -132,7 +132,7 @@ def test_debug_shows_where_and_otherwise_nobody_sees_a_traceback(tmp_path):
         ("fish", "complete --no-files --command gpupack"),
     ],
 )
-def test_the_script_of_a_shell_is_printed(shell, holds, tmp_path):
+def test_the_completion_script_is_printed(shell, holds, tmp_path):
     done = gpupack("completion", shell, folder=tmp_path)
     assert holds in done.stdout
 
@@ -145,8 +145,8 @@ def test_bash_completes_commands_and_options(tmp_path):
     assert gpupack(folder=tmp_path, **asked).stdout == "plain,--all-namespaces\n"
 
 
-def test_a_submission_loads_no_more_than_it_needs():
-    """What is heavy would be seen before each first line of a job."""
+def test_submit_imports_only_what_it_needs():
+    """Heavy imports would delay the first line of each job."""
     code = "import gpupack_cli.commands.submit, sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -181,30 +181,29 @@ def test_a_submission_loads_no_more_than_it_needs():
         ["top", "--interval", "nan"],
     ],
 )
-def test_wrong_usage_is_told_as_such(arguments, capsys):
-    assert main.called(arguments) == 2
+def test_wrong_usage_is_reported_with_exit_status_two(arguments, capsys):
+    assert main.run_command(arguments) == 2
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_job_with_its_namespace_before_it_is_told_how_to_name_it(capsys):
-    assert main.called(["explain", "team/job"]) == 2
+def test_a_job_name_with_a_namespace_is_refused_with_a_fix(capsys):
+    assert main.run_command(["explain", "team/job"]) == 2
     assert "the namespace of a job by -n" in capsys.readouterr().err
 
 
-def test_a_fault_of_the_command_is_one_line_and_a_status_of_its_own(monkeypatch, capsys):
+def test_an_internal_error_is_one_line_with_its_exit_status(monkeypatch, capsys):
     def fail(**_):
         raise ZeroDivisionError("by\nzero")
 
     monkeypatch.setattr(main.group.get_command(None, "jobs"), "callback", fail)
-    assert main.called(["jobs"]) == 70
+    assert main.run_command(["jobs"]) == 70
     (line,) = capsys.readouterr().err.splitlines()
     assert (
-        line == "gpupack: a fault of the command itself: ZeroDivisionError: by zero; "
-        "--debug shows where"
+        line == "gpupack: internal error: ZeroDivisionError: by zero; --debug shows the traceback"
     )
 
 
-def test_every_command_of_the_table_is_there():
+def test_every_listed_command_exists():
     for name in main.COMMANDS:
         command = main.group.get_command(None, name)
         assert command.name == name
@@ -213,8 +212,8 @@ def test_every_command_of_the_table_is_there():
     assert all(f"  {name} " in shown for name in main.COMMANDS)
 
 
-def test_a_reader_that_has_what_it_wants_is_no_error():
-    """All is written at once, so that `pipefail` fails as it does for kubectl: hardly ever."""
+def test_a_closed_pipe_is_no_error():
+    """All is written at once, so that `pipefail` hardly ever fails, as for kubectl."""
     command = f"{shlex.join(CLI)} completion bash | grep -q gpupack"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],

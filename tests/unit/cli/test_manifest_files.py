@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from gpupack_cli.errors import InputWrong
+from gpupack_cli.errors import InputInvalid
 from gpupack_cli.manifest_files import MAX_BYTES, objects_of_kind
 
 JOB = "apiVersion: gpupack.dev/v1beta1\nkind: GPUJob\nmetadata: {name: a}\nspec: {gpus: 1}\n"
@@ -33,25 +33,25 @@ def test_a_list_is_read_as_its_items(found):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "holds no GPUJob"),
-        ("apiVersion: v1\nkind: Pod\n", "holds no GPUJob"),
-        ("apiVersion: other.dev/v1\nkind: GPUJob\n", "holds no GPUJob"),
-        ("just words", "is no manifest: it holds str"),
-        ("- 1\n- 2", "is no manifest: it holds list"),
-        ("a: [1", "is no YAML"),
-        (b"\xff\xfe\x00", "is no YAML"),
-        ("a: !!python/object:os.system {}", "is no YAML"),
-        (JOB.replace("{gpus: 1}", "[1]"), "spec of a GPUJob in .* is no object"),
+        ("", "has no GPUJob"),
+        ("apiVersion: v1\nkind: Pod\n", "has no GPUJob"),
+        ("apiVersion: other.dev/v1\nkind: GPUJob\n", "has no GPUJob"),
+        ("just words", "is not a manifest: its top level is str"),
+        ("- 1\n- 2", "is not a manifest: its top level is list"),
+        ("a: [1", "is not YAML"),
+        (b"\xff\xfe\x00", "is not YAML"),
+        ("a: !!python/object:os.system {}", "is not YAML"),
+        (JOB.replace("{gpus: 1}", "[1]"), "spec of a GPUJob in .* is not an object"),
         (" " * (MAX_BYTES + 1), "larger than 4 MiB"),
-        ("[" * 5000, "is no YAML"),
+        ("[" * 5000, "is not YAML"),
     ],
 )
-def test_rubbish_is_said_to_be_so_in_one_line(found, text, says):
-    with pytest.raises(InputWrong, match=says) as error:
+def test_an_invalid_manifest_is_reported_in_one_line(found, text, says):
+    with pytest.raises(InputInvalid, match=says) as error:
         found(text)
     assert "\n" not in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(InputWrong, match=r"nothing.yaml cannot be read"):
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputInvalid, match=r"nothing.yaml cannot be read"):
         objects_of_kind(tmp_path / "nothing.yaml", "GPUJob")

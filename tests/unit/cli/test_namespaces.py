@@ -18,7 +18,7 @@ async def test_a_namespace_that_does_not_exist_is_named(server, capfd, call):
 
 @pytest.mark.parametrize("readable", [True, False], ids=["exists", "may not be read"])
 @pytest.mark.parametrize("call", CALLS, ids=" ".join)
-async def test_of_a_namespace_that_may_exist_nothing_is_claimed(server, capfd, call, readable):
+async def test_a_namespace_that_may_exist_is_not_reported(server, capfd, call, readable):
     server.put(NAMESPACE, {"metadata": {"name": "team"}})
     if not readable:
         server.forbidden.add(NAMESPACE)
@@ -27,7 +27,7 @@ async def test_of_a_namespace_that_may_exist_nothing_is_claimed(server, capfd, c
 
 
 @pytest.mark.parametrize(("column", "shown"), [("8", 8), ("2x40%", "2x40%"), ("", "")])
-async def test_programs_get_a_number_of_gpus_as_a_number(server, capfd, column, shown):
+async def test_documents_have_gpu_counts_as_numbers(server, capfd, column, shown):
     meta = {"name": "train", "namespace": "team"}
     server.put(f"{JOBS}/train", {"metadata": meta, "status": {"gpus": column}})
     assert await server.called("jobs", "-n", "team", "-o", "json") == 0

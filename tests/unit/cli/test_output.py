@@ -12,9 +12,9 @@ from gpupack_cli.output import Column
 COLUMNS = (
     Column("name"),
     Column("gpus", right=True),
-    Column("nodes", least_width=120),
+    Column("nodes", min_width=120),
     Column("uid", wide=True),
-    Column("message", least_width=100, rest=True),
+    Column("message", min_width=100, rest=True),
 )
 ROWS = [("a-job", 8, "gpu-1", "u-1", "x" * 300), ("[red]markup[/red]", 1, "", "u-2", ":smile:")]
 
@@ -29,31 +29,31 @@ def test_each_row_is_one_line_that_fits(width):
     assert max(map(len, lines(width))) <= width
 
 
-def test_a_narrow_terminal_has_the_important_columns_and_a_wide_one_more():
+def test_a_narrow_terminal_shows_fewer_columns():
     assert lines(80)[0].split() == ["NAME", "GPUS"]
     assert lines(110)[0].split() == ["NAME", "GPUS", "MESSAGE"]
     assert lines(200)[0].split() == ["NAME", "GPUS", "NODES", "MESSAGE"]
 
 
-def test_all_columns_are_whole_in_a_wide_table_whatever_the_terminal():
+def test_a_wide_table_shows_all_columns_uncut():
     heading, row, _ = lines(20, Output.WIDE)
     assert heading.split() == ["NAME", "GPUS", "NODES", "UID", "MESSAGE"]
     assert row.endswith("x" * 300)
 
 
-def test_names_are_no_markup():
+def test_names_are_not_parsed_as_markup():
     assert "[red]markup[/red]" in "\n".join(lines(200))
     assert ":smile:" in "\n".join(lines(200))
 
 
-def test_in_a_pipe_lines_are_whole_and_have_no_spaces_at_their_end(capsys):
+def test_lines_in_a_pipe_are_uncut_without_trailing_spaces(capsys):
     output.show_table(COLUMNS, ROWS, Output.TABLE)
     shown = capsys.readouterr().out.splitlines()
     assert "x" * 300 in shown[1]
     assert [line.rstrip() for line in shown] == shown
 
 
-def test_documents_escape_what_a_terminal_would_obey(capsys):
+def test_documents_escape_control_characters(capsys):
     for chosen, load in ((Output.JSON, json.loads), (Output.YAML, yaml.safe_load)):
         output.show_document({"name": "\x1b[2J\x9b1m\u202eü"}, chosen)
         shown = capsys.readouterr().out
@@ -62,7 +62,7 @@ def test_documents_escape_what_a_terminal_would_obey(capsys):
         assert load(shown) == {"name": "\x1b[2J\x9b1m\u202eü"}
 
 
-def test_of_long_names_none_is_cut_and_lines_have_no_spaces_at_their_end():
+def test_long_names_are_not_cut():
     columns = (Column("namespace"), Column("gpus", right=True), Column("message", rest=True))
     shown = lines(40, columns=columns, rows=[("n" * 60, 1024, "m" * 60), ("short", 1, "")])
     assert shown[0].split() == ["NAMESPACE", "GPUS", "MESSAGE"]
@@ -78,7 +78,7 @@ def test_twenty_thousand_rows_are_printed_in_seconds(capsys):
     assert len(capsys.readouterr().out.splitlines()) == 20_001
 
 
-def test_on_a_colour_terminal_lines_have_the_codes_that_rich_writes(capsys, monkeypatch):
+def test_colours_are_those_that_rich_writes(capsys, monkeypatch):
     monkeypatch.setenv("CLICOLOR_FORCE", "1")
     output.show_table(
         (Column("name"), Column("phase")), [("a", "Running"), ("b", "")], Output.TABLE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpupack explain pod/NAME` of a pod that has a node, as a process."""
+"""`gpupack explain pod/NAME` of a bound pod, as a process."""
 
 import asyncio
 import json
@@ -49,23 +49,23 @@ async def test_a_running_pod_is_explained_with_its_node_and_gpus(explained):
     )
 
 
-async def test_a_document_has_the_same(explained):
+async def test_a_document_has_the_same_data(explained):
     found = json.loads((await explained(pod("notebook"), "-o", "json")).out)["placed"]
     assert (found["node"], found["gpus"]) == ("gpu-1", ["GPU-1", "GPU-2 (40%)"])
     assert found["since"] == "2026-11-25T10:00:00Z"
 
 
-async def test_a_pod_that_ended_holds_nothing(explained):
+async def test_a_finished_pod_holds_no_gpu(explained):
     done = await explained(pod("old", phase="Succeeded"))
     assert done.out.splitlines() == [
         "pod default/old is Succeeded: it was on gpu-1 from 2026-11-25T10:00:00Z",
-        "  GPUs that it has given back: GPU-1, GPU-2 (40%)",
+        "  GPUs that it has released: GPU-1, GPU-2 (40%)",
     ]
 
 
-async def test_a_worker_leads_to_its_job_and_a_pod_without_gpus_says_so(explained):
+async def test_a_workers_pod_names_its_job(explained):
     done = await explained(pod("train-1-0", devices=None, labels={"gpupack.dev/job": "train"}))
     assert done.out.splitlines()[1:] == [
-        "  GPUs: none by gpupack; on an observed node another device plugin chooses them",
+        "  GPUs: none from gpupack; on observed nodes another device plugin assigns them",
         "  It is a worker of GPUJob train: gpupack explain train",
     ]

@@ -55,14 +55,14 @@ def test_workers_of_one_pod_are_shown_with_their_containers():
     ]
 
 
-def test_a_worker_that_has_ended_is_shown_with_its_pod_and_exit_code():
+def test_a_finished_worker_is_shown_with_its_exit_code():
     ended = pod("train-2-1-x", "2", "1", codes=[("worker", 0)], phase="Succeeded")
     assert lines(job("Running"), ended)[1] == (
         "1: pod train-2-1-x, container worker, on a, GPUs GPU-2; ended, exit code 0"
     )
 
 
-def test_of_two_pods_of_a_worker_the_one_that_runs_is_shown():
+def test_the_running_one_of_two_pods_of_a_worker_is_shown():
     pods = [
         pod("train-2-1-ended", "2", "1", phase="Failed", created="12:00"),
         pod("train-2-1-runs", "2", "1", created="11:00"),
@@ -72,7 +72,7 @@ def test_of_two_pods_of_a_worker_the_one_that_runs_is_shown():
     assert "train-2-1-ended" in lines(job("Running"), *pods[::2])[1]
 
 
-def test_of_a_job_that_has_ended_the_pods_that_are_left_are_shown():
+def test_remaining_pods_of_a_finished_job_are_shown():
     failed = pod("train-2-p0-x", "2", "0", containers=("worker-0", "worker-1"), phase="Failed")
     failed = msgspec.structs.replace(
         failed,
@@ -84,11 +84,11 @@ def test_of_a_job_that_has_ended_the_pods_that_are_left_are_shown():
     ]
 
 
-def test_a_job_that_holds_nothing_has_no_workers():
+def test_a_job_without_gpus_has_no_workers():
     assert lines(job("Succeeded")) == []
 
 
-def test_a_holder_is_called_by_its_job_and_pod():
+def test_a_holder_is_named_by_its_job_and_pod():
     assert Holder("team", "train-1-0-x", "GPU-1", job="train").text == (
         "team/train (pod train-1-0-x)"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kubectl's place is taken by a script: what it says, and whether it is ended."""
+"""Port-forwards; a script replaces kubectl."""
 
 import asyncio
 import os
@@ -40,15 +40,15 @@ async def test_a_port_is_forwarded_for_as_long_as_it_is_needed(session, tmp_path
     assert arguments == ["--context=c1", "--namespace=ns", "port-forward", "service/s", ":443"]
 
 
-async def test_a_service_without_a_port_for_certificates_takes_none(session):
+async def test_a_service_without_a_certificates_port_is_reported(session):
     said = "error: Service gpupack-api does not have a service port 8443"
     script = f"#!/bin/sh\necho '{said}' >&2\nexit 1"
-    with pytest.raises(errors.NotKnown, match=r"api\.clientCertificates\.enabled=true"):
+    with pytest.raises(errors.Unauthenticated, match=r"api\.clientCertificates\.enabled=true"):
         async with port_forward.port_forward(session(script), "s", "ns", 8443):
             pass
 
 
-async def test_it_is_ended_when_what_needed_it_fails(session, tmp_path):
+async def test_kubectl_ends_when_the_command_fails(session, tmp_path):
     with pytest.raises(RuntimeError):
         async with port_forward.port_forward(session(FORWARDS), "s", "ns"):
             raise RuntimeError
@@ -65,21 +65,21 @@ async def test_it_is_ended_when_what_needed_it_fails(session, tmp_path):
         ),
         ('#!/bin/sh\necho "pods is forbidden: User \\"bob\\"" >&2\nexit 1', "by --server"),
         ('#!/bin/sh\necho "E1125 memcache.go" >&2\necho "it was refused" >&2\nexit 1', ": it was"),
-        ("#!/bin/sh\nexit 1", "it said nothing"),
+        ("#!/bin/sh\nexit 1", "it printed no error"),
         ('#!/bin/sh\nprintf "\\033[2Jrubbish\\n"\necho "\\033]0;x\\007bad" >&2\nexit 1', ": bad"),
     ],
 )
-async def test_what_kubectl_cannot_do_is_said_with_what_to_do(session, script, says):
-    with pytest.raises(errors.ServiceAway) as error:
+async def test_errors_of_kubectl_are_reported_with_a_fix(session, script, says):
+    with pytest.raises(errors.RestUnavailable) as error:
         async with port_forward.port_forward(session(script), "s", "ns"):
             pass
     assert says in str(error.value)
     assert "\x1b" not in str(error.value)
 
 
-async def test_a_kubectl_that_hangs_is_not_waited_for(session, monkeypatch):
+async def test_a_hanging_kubectl_is_not_waited_for(session, monkeypatch):
     monkeypatch.setattr(port_forward, "START_SECONDS", 0.2)
-    with pytest.raises(errors.ServiceAway, match=r"within 0.2 s"):
+    with pytest.raises(errors.RestUnavailable, match=r"within 0.2 s"):
         async with port_forward.port_forward(session("#!/bin/sh\nexec sleep 60"), "s", "ns"):
             pass
 
@@ -98,7 +98,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_kubectl_ends_with_a_command_that_is_killed(session, tmp_path):
+async def test_kubectl_ends_when_the_command_is_killed(session, tmp_path):
     environ = environment(**session(FORWARDS).environ)
     command = await asyncio.create_subprocess_exec(
         sys.executable, "-c", FOLLOWS, env=environ, stdout=asyncio.subprocess.PIPE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gpupack doctor` compares what pods serve with their Secrets; kubectl is a script here."""
+"""`gpupack doctor` compares served certificates with Secrets; a script replaces kubectl."""
 
 import base64
 import contextlib
@@ -12,10 +12,10 @@ from fake_api import connected
 from self_signed import HOUR, self_signed
 
 from gpupack.cluster.release import Release
+from gpupack_cli.doctor.cluster_state import ClusterState, Read, ServedCertificate
 from gpupack_cli.doctor.finding import Level
-from gpupack_cli.doctor.observed import Observed, Read, Served
 from gpupack_cli.doctor.renewals import renewals
-from gpupack_cli.doctor.served import MAX_PODS_OF_PART, served
+from gpupack_cli.doctor.served import MAX_PODS_OF_PART, read_served
 from gpupack_cli.session import Session
 
 NOW = dt.datetime.now(dt.UTC)
@@ -48,7 +48,7 @@ def pod(name, component="api", *, port="https", volume="tls", phase="Running"):
 
 @contextlib.asynccontextmanager
 async def cluster(pods, certificate):
-    """An API server with these pods and a Secret with this certificate."""
+    """Return an API server with these pods and a Secret with this certificate."""
 
     async def listed(request):
         assert request.query["labelSelector"] == "app.kubernetes.io/name=gpupack"
@@ -68,7 +68,7 @@ async def cluster(pods, certificate):
 
 @contextlib.asynccontextmanager
 async def serving(files):
-    """What a pod serves; yields the port."""
+    """Serve a certificate like a pod; yield the port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*files)
     runner = web.AppRunner(web.Application())
@@ -81,7 +81,7 @@ async def serving(files):
 
 @pytest.fixture
 def folders(tmp_path):
-    """Files of a Secret, and of what a pod serves."""
+    """Return the files of a Secret, and those that a pod serves."""
 
     def made(name, **how):
         folder = tmp_path / name
@@ -93,7 +93,7 @@ def folders(tmp_path):
 
 @pytest.fixture
 def asked(tmp_path):
-    """What the parts serve, of these pods."""
+    """Return the served certificates of these pods."""
 
     async def ask(pods, held, shown):
         kubectl = tmp_path / "kubectl"
@@ -102,44 +102,46 @@ def asked(tmp_path):
         async with cluster(pods, held[0]) as api, serving(shown) as port:
             found = str(tmp_path / "found")
             variables = {"PATH": f"{tmp_path}:/usr/bin:/bin", "FOUND": found, "PORT": str(port)}
-            return await served(Session(environ=variables), api, "system")
+            return await read_served(Session(environ=variables), api, "system")
 
     return ask
 
 
 def findings(read, now=NOW):
-    return list(renewals(Observed(now=now, version="1", release=Release("system"), served=read)))
+    return list(
+        renewals(ClusterState(now=now, version="1", release=Release("system"), served=read))
+    )
 
 
-async def test_a_pod_that_serves_its_secret_is_well(asked, folders, tmp_path):
+async def test_a_pod_that_serves_its_secret_is_ok(asked, folders, tmp_path):
     files = folders("one")
     read = await asked(
         [pod("api-1"), pod("op-1", "operator", port="metrics", volume="metrics-tls")], files, files
     )
-    assert [each.said for each in read.items] == ["", ""]
+    assert [each.error for each in read.items] == ["", ""]
     (found,) = findings(read)
-    assert (found.level, found.message[:6]) == (Level.OK, "2 pods")
+    assert (found.level, found.message[:14]) == (Level.OK, "2 checked pods")
     forwarded = (tmp_path / "found").read_text().splitlines()
     assert "--namespace=system port-forward pod/api-1 :8444" in forwarded
 
 
-async def test_a_pod_that_serves_another_certificate_is_named_with_both_ends(asked, folders):
+async def test_a_pod_that_serves_another_certificate_is_reported_with_both_dates(asked, folders):
     read = await asked([pod("api-1")], folders("new", lasts=9 * HOUR), folders("old"))
     (found,) = findings(read)
     assert found.level is Level.WARNING
-    assert "pod api-1 serves a certificate that ends on" in found.message
-    assert "Secret mine holds another one" in found.message
+    assert "pod api-1 serves a certificate that expires on" in found.message
+    assert "Secret mine has another one" in found.message
     (found,) = findings(read, NOW + 2 * HOUR)
     assert found.level is Level.FAILED
 
 
-async def test_one_that_has_ended_in_both_is_broken(asked, folders):
+async def test_an_expired_certificate_in_pod_and_secret_is_a_failure(asked, folders):
     files = folders("one")
     read = await asked([pod("api-1")], files, files)
     assert findings(read, NOW + 2 * HOUR)[0].level is Level.FAILED
 
 
-async def test_of_many_agents_a_few_are_asked_and_pods_that_do_not_run_are_not(asked, folders):
+async def test_only_a_few_running_agents_are_checked(asked, folders):
     files = folders("one")
     agents = [pod(f"agent-{number}", "agent") for number in range(9)]
     read = await asked([pod("api-1", phase="Pending"), *agents], files, files)
@@ -152,13 +154,13 @@ async def test_a_pod_without_a_port_or_certificate_serves_none(asked, folders):
     assert [each.pod for each in read.items] == ["mps-1"]
 
 
-def test_what_could_not_be_asked_is_one_line():
+def test_pods_that_could_not_be_checked_are_one_line():
     why = "secrets is forbidden: bob cannot get resource"
-    read = Read(tuple(Served(f"api-{n}", "mine", said=why) for n in range(3)))
+    read = Read(tuple(ServedCertificate(f"api-{n}", "mine", error=why) for n in range(3)))
     (found,) = findings(read)
     assert (found.level, found.message) == (
         Level.SKIPPED,
-        f"3 pods were not asked, such as api-0: {why}",
+        f"3 pods were not checked, such as api-0: {why}",
     )
     (found,) = findings(Read(refused="bob cannot list pods"))
     assert (found.level, found.message) == (Level.SKIPPED, "bob cannot list pods")

@@ -10,7 +10,7 @@ from self_signed import self_signed
 
 from gpupack_cli import errors
 from gpupack_cli.answers import Status
-from gpupack_cli.rest import Rest, decoded, refused
+from gpupack_cli.rest import Rest, decode_answer, refusal_error
 from gpupack_kubeclient import patience
 
 STATUS = {
@@ -28,7 +28,7 @@ def answering(respond):
     return Rest(httpx.AsyncClient(transport=transport, base_url="https://api/api/v1/gpu/"))
 
 
-async def test_an_answer_is_read_and_fields_of_later_releases_are_passed_over():
+async def test_unknown_fields_of_an_answer_are_ignored():
     asked = []
 
     def respond(request):
@@ -41,9 +41,9 @@ async def test_an_answer_is_read_and_fields_of_later_releases_are_passed_over():
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b"[1]", b"[" * 100_000])
-def test_what_is_no_answer_of_this_api_is_said_to_be_none(body):
-    with pytest.raises(errors.ServiceAway, match="of one version"):
-        decoded(body, Status, "status")
+def test_an_answer_of_another_server_is_reported(body):
+    with pytest.raises(errors.RestUnavailable, match="use the same version of"):
+        decode_answer(body, Status, "status")
 
 
 @pytest.mark.parametrize(
@@ -52,22 +52,32 @@ def test_what_is_no_answer_of_this_api_is_said_to_be_none(body):
         (
             400,
             b'{"detail":"gpus is 0","fix":"name 1 or more"}',
-            errors.InputWrong,
+            errors.InputInvalid,
             "gpus is 0; name 1 or more",
         ),
-        (401, b'{"detail":"send a bearer token"}', errors.NotKnown, "kubectl create token ACCOUNT"),
-        (401, b'{"detail":"send a bearer token"}', errors.NotKnown, "does not know you"),
-        (401, b'{"field":"Authorization"}', errors.NotKnown, "takes a token here"),
-        (403, b'{"detail":"bob may not list"}', errors.NotAllowed, "bob may not list"),
-        (404, b'{"detail":"there is no GPUJob a/b"}', errors.NotThere, "no GPUJob a/b"),
-        (404, b'{"detail":"Not Found"}', errors.ServiceAway, "has no call jobs"),
-        (404, b"", errors.ServiceAway, "has no call jobs"),
-        (429, b'{"detail":"wait a second"}', errors.ServiceAway, "wait a second"),
-        (503, b"upstream away", errors.ServiceAway, "status 503"),
+        (
+            401,
+            b'{"detail":"send a bearer token"}',
+            errors.Unauthenticated,
+            "kubectl create token ACCOUNT",
+        ),
+        (
+            401,
+            b'{"detail":"send a bearer token"}',
+            errors.Unauthenticated,
+            "does not accept your credentials",
+        ),
+        (401, b'{"field":"Authorization"}', errors.Unauthenticated, "needs a token here"),
+        (403, b'{"detail":"bob may not list"}', errors.PermissionDenied, "bob may not list"),
+        (404, b'{"detail":"there is no GPUJob a/b"}', errors.ObjectNotFound, "no GPUJob a/b"),
+        (404, b'{"detail":"Not Found"}', errors.RestUnavailable, "has no call jobs"),
+        (404, b"", errors.RestUnavailable, "has no call jobs"),
+        (429, b'{"detail":"wait a second"}', errors.RestUnavailable, "wait a second"),
+        (503, b"upstream away", errors.RestUnavailable, "status 503"),
     ],
 )
-def test_a_refusal_says_what_to_do(status, body, kind, says):
-    found = refused(status, body, "jobs")
+def test_a_refusal_is_reported_with_a_fix(status, body, kind, says):
+    found = refusal_error(status, body, "jobs")
     assert type(found) is kind
     assert says in str(found)
 
@@ -76,7 +86,7 @@ async def test_a_server_that_does_not_answer_is_named():
     def respond(request):
         raise httpx.ConnectError("connection refused")
 
-    with pytest.raises(errors.ServiceAway, match="https://api/ does not answer"):
+    with pytest.raises(errors.RestUnavailable, match="https://api/ does not answer"):
         await answering(respond).get("status", Status)
 
 
@@ -84,28 +94,28 @@ async def test_a_server_that_does_not_answer_is_named():
 @pytest.mark.parametrize(
     "ends", [httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError], ids=lambda e: e.__name__
 )
-async def test_a_server_that_hangs_up_on_a_certificate_is_said_to_take_it_perhaps_not(ends, shows):
+async def test_a_closed_connection_suggests_a_rejected_certificate(ends, shows):
     def respond(request):
         raise ends("")
 
     client = answering(respond)._client
-    with pytest.raises(errors.ServiceAway) as error:
-        await Rest(client, shows_certificate=shows).get("status", Status)
-    assert ("take your client certificate" in str(error.value)) is shows
+    with pytest.raises(errors.RestUnavailable) as error:
+        await Rest(client, uses_certificate=shows).get("status", Status)
+    assert ("check your client certificate" in str(error.value)) is shows
 
 
-async def test_a_certificate_that_is_not_trusted_says_how_to_name_its_ca(tmp_path):
+async def test_an_untrusted_certificate_is_reported_with_the_ca_option(tmp_path):
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*self_signed(tmp_path))
     listening = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
     port = listening.sockets[0].getsockname()[1]
     async with listening, httpx.AsyncClient(base_url=f"https://localhost:{port}/") as client:
-        with pytest.raises(errors.ServiceAway, match="by --ca or GPUPACK_CA"):
+        with pytest.raises(errors.RestUnavailable, match="by --ca or GPUPACK_CA"):
             await Rest(client).get("status", Status)
 
 
 @pytest.mark.parametrize(("code", "asked"), [(429, 2), (503, 2), (500, 1)])
-async def test_a_call_waits_as_long_as_the_server_asks(code, asked):
+async def test_a_call_waits_as_long_as_the_server_requests(code, asked):
     answers = [httpx.Response(code, headers={"Retry-After": "1"}, json={}), None]
     calls = []
 
@@ -115,12 +125,12 @@ async def test_a_call_waits_as_long_as_the_server_asks(code, asked):
 
     transport = httpx.MockTransport(answer)
     async with httpx.AsyncClient(transport=transport, base_url="https://here") as client:
-        with contextlib.suppress(errors.ServiceAway):
+        with contextlib.suppress(errors.RestUnavailable):
             assert await Rest(client).get_bytes("health") == b"done"
     assert len(calls) == asked
 
 
-async def test_a_server_that_goes_on_asking_to_come_again_is_called_ten_times(monkeypatch):
+async def test_a_server_that_requests_retries_is_called_ten_times(monkeypatch):
     monkeypatch.setattr(patience, "_BACKOFF", tenacity.wait_none())
     calls = []
 
@@ -128,6 +138,6 @@ async def test_a_server_that_goes_on_asking_to_come_again_is_called_ten_times(mo
         calls.append(request)
         return httpx.Response(429, headers={"Retry-After": "0"}, json={})
 
-    with pytest.raises(errors.ServiceAway):
+    with pytest.raises(errors.RestUnavailable):
         await answering(answer).get_bytes("health")
     assert len(calls) == 10

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes for who may not read GPUNodes: a REST API over TLS tells them, in the same tables."""
+"""Nodes from a REST API over TLS, for callers that may not read GPUNodes."""
 
 import json
 import ssl
@@ -22,7 +22,7 @@ GPUNODES = "/apis/gpupack.dev/v1beta1/gpunodes"
 
 @pytest.fixture
 def refusing(server, monkeypatch):
-    """May not read GPUNodes."""
+    """Return an API server that refuses reads of GPUNodes."""
     read = server._read
 
     def refuse(path, *_):
@@ -34,7 +34,7 @@ def refusing(server, monkeypatch):
 
 @pytest.fixture
 async def rest(tmp_path, monkeypatch):
-    """Answers `nodes` as gpupack-api does, a node to the page; yields the options that name it."""
+    """Answer `nodes` like gpupack-api, one node a page; yield the options that name it."""
     monkeypatch.setenv("GPUPACK_TOKEN", "secret")
     model = ReadModel(Settings(decisions=Decisions()))
     for name in ("a", "b"):
@@ -63,23 +63,23 @@ async def rest(tmp_path, monkeypatch):
     await runner.cleanup()
 
 
-async def test_who_may_not_list_gpunodes_sees_the_nodes_by_the_rest_api(refusing, rest, capsys):
+async def test_without_permission_for_gpunodes_the_rest_api_is_used(refusing, rest, capsys):
     assert await refusing.called("nodes", "-o", "wide", *rest) == 0
     shown, said = capsys.readouterr()
     heading, a, b = (line.split() for line in shown.splitlines())
     assert heading[:3] == ["NAME", "MODEL", "GPUS"]
     assert [a[0], *a[5:]] == ["a", "4", "2", "1", "0", "3", "gpupack.dev/gpu:", "4"]
     assert [b[0], *b[5:]] == ["b", "4", "3", "0", "0", "3", "gpupack.dev/gpu:", "4"]
-    assert "answered by the REST API, since gpunodes.gpupack.dev is forbidden" in said
+    assert "data from the REST API, since gpunodes.gpupack.dev is forbidden" in said
 
 
-async def test_what_is_not_told_is_null_in_documents(refusing, rest, capsys):
+async def test_unavailable_fields_are_null_in_documents(refusing, rest, capsys):
     assert await refusing.called("nodes", "-o", "json", *rest) == 0
     row = json.loads(capsys.readouterr().out)["nodes"][0]
     assert (row["name"], row["driver_version"], row["mode"], row["held_by"]) == ("a", *[None] * 3)
 
 
-async def test_single_gpus_are_shown_by_the_rest_api_too(refusing, rest, capsys):
+async def test_single_gpus_are_shown_from_the_rest_api(refusing, rest, capsys):
     assert await refusing.called("gpu", "show", "b", "3", *rest) == 0
     heading, row = capsys.readouterr().out.splitlines()
     assert heading.split()[:5] == ["INDEX", "UUID", "MODEL", "MEMORY", "STATE"]
@@ -93,22 +93,22 @@ async def test_single_gpus_are_shown_by_the_rest_api_too(refusing, rest, capsys)
         (["gpu", "show", "b", "9"], "node b has no GPU '9'; it has 0, 1, 2, 3"),
     ],
 )
-async def test_a_node_or_gpu_that_is_not_there_is_told_with_those_that_are(
+async def test_a_missing_node_or_gpu_is_reported_with_the_existing_ones(
     refusing, rest, capsys, arguments, says
 ):
     assert await refusing.called(*arguments, *rest) == 66
     assert says in capsys.readouterr().err
 
 
-async def test_without_either_way_both_reasons_are_told(refusing, capsys):
+async def test_both_errors_are_reported_where_both_sources_fail(refusing, capsys):
     away = ("--server", "https://localhost:1")
     assert await refusing.called("nodes", *away) == 77
     said = capsys.readouterr().err
     assert "gpunodes.gpupack.dev is forbidden" in said
-    assert "the REST API does not answer instead: the REST API at https://localhost:1/" in said
+    assert "the REST API is not available: the REST API at https://localhost:1/" in said
 
 
-async def test_who_may_read_gpunodes_asks_nobody_else(server, capsys):
+async def test_with_permission_for_gpunodes_the_rest_api_is_not_called(server, capsys):
     server.put(
         f"{GPUNODES}/a",
         {

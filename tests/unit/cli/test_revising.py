@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`submit --on`: a higher revision of a job that exists."""
+"""`submit --on`: a new revision of an existing job."""
 
 import pytest
 from fake_api import ApiServer, connected
 
-from gpupack_cli.errors import InputWrong, NotThere
-from gpupack_cli.main import called
+from gpupack_cli.errors import InputInvalid, ObjectNotFound
+from gpupack_cli.main import run_command
 from gpupack_cli.revising import revise
 from gpupack_kubeclient.errors import Forbidden
 
@@ -35,7 +35,7 @@ async def server():
         yield made
 
 
-async def test_the_job_runs_what_is_asked_for_and_nothing_of_before(server):
+async def test_a_revision_replaces_the_whole_template(server):
     job = await revise(server.api, "held", MANIFEST, None)
     assert job.spec.revision == 1
     patch = server.objects[f"{JOBS}/held"]["spec"]
@@ -44,29 +44,29 @@ async def test_the_job_runs_what_is_asked_for_and_nothing_of_before(server):
     assert (await revise(server.api, "held", MANIFEST, None)).spec.revision == 2
 
 
-async def test_scripts_go_with_the_job(server):
+async def test_scripts_are_owned_by_the_job(server):
     await revise(server.api, "held", MANIFEST, SCRIPTS)
     (owner,) = server.objects[CONFIG]["metadata"]["ownerReferences"]
     assert (owner["name"], owner["uid"]) == ("held", "uid-held")
 
 
-async def test_scripts_go_where_the_job_is_refused(server):
+async def test_scripts_are_deleted_where_the_job_is_refused(server):
     server.refuse = {"gpujobs": (403, "Forbidden")}
     with pytest.raises(Forbidden):
         await revise(server.api, "held", MANIFEST, SCRIPTS)
     assert CONFIG not in server.objects
 
 
-async def test_a_job_that_is_not_there_or_has_ended_runs_nothing(server):
-    with pytest.raises(NotThere, match="no GPUJob team/other"):
+async def test_a_missing_or_finished_job_cannot_be_revised(server):
+    with pytest.raises(ObjectNotFound, match="no GPUJob team/other"):
         await revise(server.api, "other", MANIFEST, SCRIPTS)
     server.objects[f"{JOBS}/held"]["status"]["phase"] = "Failed"
-    with pytest.raises(InputWrong, match=r"has ended \(Failed\)"):
+    with pytest.raises(InputInvalid, match=r"has ended \(Failed\)"):
         await revise(server.api, "held", MANIFEST, SCRIPTS)
     assert CONFIG not in server.objects
 
 
 @pytest.mark.parametrize("option", ["--gpus=2", "--workers=2", "--dry-run", "--deadline=9"])
-def test_what_decides_about_a_new_job_does_not_go_with_it(option, capsys):
-    assert called(["submit", "--on=held", "--image=i", option, "--", "true"]) == 2
-    assert f"{option.partition('=')[0]} does not go with --on" in capsys.readouterr().err
+def test_options_of_a_new_job_are_refused_with_on(option, capsys):
+    assert run_command(["submit", "--on=held", "--image=i", option, "--", "true"]) == 2
+    assert f"{option.partition('=')[0]} excludes --on" in capsys.readouterr().err

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `submit` leaves behind when something goes wrong on the way."""
+"""The objects that remain after `submit` fails or is interrupted."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from gpupack_cli import main
 from gpupack_cli.commands.submit import _create, command
-from gpupack_cli.errors import InputWrong, UsageWrong
+from gpupack_cli.errors import InputInvalid, UsageInvalid
 from gpupack_kubeclient.errors import AlreadyExists, Forbidden, Refused, Unreachable
 
 JOB = {"metadata": {"name": "train", "namespace": "team"}, "spec": {"gpus": 1}}
@@ -16,14 +16,14 @@ SCRIPTS = {"metadata": {"name": "train-scripts", "namespace": "team"}, "data": {
 PATH = "/api/v1/namespaces/team/configmaps/train-scripts"
 
 
-async def test_scripts_of_a_job_that_is_refused_go(server):
+async def test_scripts_of_a_refused_job_are_deleted(server):
     server.refuse = {"gpujobs": (403, "Forbidden")}
     with pytest.raises(Forbidden):
         await _create(server.api, JOB, SCRIPTS)
     assert PATH not in server.objects
 
 
-async def test_a_job_that_was_sent_when_somebody_interrupts_keeps_its_scripts(server, capsys):
+async def test_an_interrupted_submission_keeps_its_scripts(server, capsys):
     server.slow = {"POST": 0.3}
     creating = asyncio.ensure_future(_create(server.api, JOB, SCRIPTS))
     while PATH not in server.objects:
@@ -34,20 +34,18 @@ async def test_a_job_that_was_sent_when_somebody_interrupts_keeps_its_scripts(se
         await creating
     (owner,) = server.objects[PATH]["metadata"]["ownerReferences"]
     assert owner["name"] == "train"
-    assert "gpujob team/train created; it goes on" in capsys.readouterr().err
+    assert "gpujob team/train created; it continues" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("code", [500, 504])
-async def test_scripts_stay_for_a_job_of_which_nobody_knows_whether_it_was_made(
-    server, code, capsys
-):
+async def test_scripts_are_kept_where_the_job_may_exist(server, code, capsys):
     server.refuse = {"gpujobs": (code, "InternalError")}
     with pytest.raises(Refused):
         await _create(server.api, JOB, SCRIPTS)
     assert PATH in server.objects
 
 
-async def test_it_is_said_that_a_job_may_have_been_made(server, monkeypatch, capsys):
+async def test_a_job_that_may_exist_is_reported(server, monkeypatch, capsys):
     create = server.api.create
 
     async def unanswered(resource, body, **given):
@@ -62,13 +60,13 @@ async def test_it_is_said_that_a_job_may_have_been_made(server, monkeypatch, cap
     assert "gpujob team/train may have been created" in capsys.readouterr().err
 
 
-async def test_a_second_job_of_a_name_is_told_of_the_job_and_not_of_its_scripts(server):
+async def test_an_existing_job_is_reported_and_not_its_scripts(server):
     await _create(server.api, JOB, SCRIPTS)
-    with pytest.raises(InputWrong, match=r"^gpujob team/train exists already; choose another"):
+    with pytest.raises(InputInvalid, match=r"^gpujob team/train exists already; choose another"):
         await _create(server.api, JOB, SCRIPTS)
 
 
-async def test_scripts_that_are_there_without_a_job_are_named(server):
+async def test_existing_scripts_without_a_job_are_reported(server):
     server.put(PATH, SCRIPTS)
     with pytest.raises(AlreadyExists):
         await _create(server.api, JOB, SCRIPTS)
@@ -87,9 +85,9 @@ def submitted(*options):
         (("--gpus", "2", "--mig", "1g.18gb"), "--share excludes --gpus and --mig"),
     ],
 )
-def test_a_size_that_would_not_count_is_refused(options, says):
+def test_exclusive_size_options_are_refused(options, says):
     done = submitted("--share", "25,10Gi", *options)
-    assert isinstance(done.exception, UsageWrong)
+    assert isinstance(done.exception, UsageInvalid)
     assert done.exception.status == 2
     assert says in str(done.exception)
 
@@ -102,7 +100,7 @@ def test_slices_are_counted_by_gpus():
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86400), ("45", 45)]
 )
-def test_how_long_a_job_lasts_and_is_kept_has_units(text, seconds):
+def test_deadline_and_ttl_have_units(text, seconds):
     shown = submitted("--deadline", text, "--ttl", text).output
     assert f"activeDeadlineSeconds: {seconds}\n" in shown
     assert f"ttlSecondsAfterFinished: {seconds}\n" in shown
@@ -111,15 +109,15 @@ def test_how_long_a_job_lasts_and_is_kept_has_units(text, seconds):
 @pytest.mark.parametrize(
     ("option", "text"), [("--deadline", "0"), ("--deadline", "soon"), ("--ttl", "-1s")]
 )
-def test_what_is_no_time_is_wrong_usage(option, text):
+def test_an_invalid_duration_is_wrong_usage(option, text):
     done = submitted(option, text)
     assert done.exit_code == 2
     assert f"{text!r}" in done.output
 
 
-async def test_a_script_gets_the_name_of_a_job_that_it_does_not_follow(server, capsys):
+async def test_detach_prints_the_name_of_the_job(server, capsys):
     asked = ["submit", "--kubeconfig", server.kubeconfig, "--image", "i", "--detach", "--", "true"]
-    status = await asyncio.to_thread(main.called, asked)
+    status = await asyncio.to_thread(main.run_command, asked)
     shown = capsys.readouterr()
     (path,) = (path for path in server.objects if "/gpujobs/" in path)
     assert (status, shown.out) == (0, f"{path.rpartition('/')[2]}\n")
@@ -132,4 +130,4 @@ def test_a_dry_run_refuses_the_names_that_the_cluster_refuses(name):
         main.group, ["submit", "--image=i", "--dry-run", "--name", name, "true"]
     )
     assert ran.exit_code == 2
-    assert "write at most 52 small letters" in ran.output
+    assert "write at most 52 lower-case letters" in ran.output

@@ -37,7 +37,7 @@ def node(name):
 
 @pytest.fixture
 async def run(server):
-    """Run a command in some surroundings, against a stand-in for the API server."""
+    """Return a function that runs a command in an environment, on a fake API server."""
     server.put(f"{JOBS}/{JOB}", job(JOB, "Pending"))
     server.put(f"{JOBS}/other", job("other", "Running"))
     server.put(f"{NODES}/gpu-1", node("gpu-1"))
@@ -55,13 +55,13 @@ async def run(server):
 @pytest.mark.parametrize(
     ("where", "form"), [(80, "table"), (80, "wide"), (120, "wide"), (in_pipe, "table")]
 )
-async def test_no_name_and_no_uuid_is_ever_cut(run, where, form):
+async def test_names_and_uuids_are_never_cut(run, where, form):
     assert JOB in (await run(where, "jobs", "-o", form)).out
     shown = (await run(where, "gpu", "show", "gpu-1", "-o", form)).out
     assert [uuid for uuid in UUIDS if uuid in shown] == UUIDS
 
 
-async def test_a_message_is_cut_to_the_terminal_and_whole_where_all_is_wanted(run):
+async def test_a_message_is_cut_to_the_terminal_and_complete_with_wide(run):
     narrow = (await run(200, "jobs", NO_COLOR="1")).out
     assert MESSAGE.strip() not in narrow
     assert max(map(len, narrow.splitlines())) <= 200
@@ -116,7 +116,7 @@ async def test_notes_to_a_pipe_that_no_process_reads_end_it_as_well(run, server)
         (in_pipe, {"CLICOLOR_FORCE": "1"}, True),
     ],
 )
-async def test_colours_are_as_the_environment_wants_them(run, where, environ, coloured):
+async def test_colours_follow_the_environment(run, where, environ, coloured):
     shown = (await run(where, "jobs", **environ)).out
     assert (ESCAPE in shown) == coloured
     assert JOB in shown
@@ -130,35 +130,33 @@ async def test_colours_are_as_the_environment_wants_them(run, where, environ, co
         (in_pipe, {"PYTHONIOENCODING": "ascii"}, "........"),
     ],
 )
-async def test_what_an_encoding_does_not_have_is_drawn_in_ascii(run, where, environ, bar):
+async def test_characters_outside_the_encoding_are_replaced(run, where, environ, bar):
     done = await run(where, "top", "--once", *REST, **environ)
     assert done.status == 0
     assert bar in done.out
 
 
-async def test_a_dumb_terminal_gets_one_picture(run):
+async def test_top_prints_once_on_a_dumb_terminal(run):
     done = await run(80, "top", *REST, TERM="dumb")
     assert (done.status, ESCAPE in done.out) == (0, False)
 
 
-def test_a_full_disk_is_said_in_one_line():
+def test_a_full_disk_is_reported_in_one_line():
     done = in_pipe(["bash", "-c", f"{shlex.join(CLI)} --help > /dev/full"])
     assert done.status == 74
     assert done.err == "gpupack: stdout cannot be written: No space left on device\n"
 
 
 @pytest.mark.parametrize("phase", ["failed", "FAILED"])
-async def test_of_a_phase_without_jobs_it_is_said_that_there_are_others(run, phase):
+async def test_an_empty_phase_is_reported_with_the_number_of_other_jobs(run, phase):
     done = await run(in_pipe, "jobs", "--phase", phase)
     assert (done.status, done.out) == (0, "")
-    assert done.err == (
-        "no GPUJobs of phase Failed in namespace default; of other phases it has 2\n"
-    )
+    assert done.err == ("no GPUJobs in phase Failed in namespace default; 2 in other phases\n")
     listed = await run(in_pipe, "jobs", "--phase", "running", "-o", "json")
     assert [each["name"] for each in json.loads(listed.out)["jobs"]] == ["other"]
 
 
-async def test_an_unknown_phase_is_refused_with_those_that_there_are(run):
+async def test_an_unknown_phase_is_refused_with_the_known_ones(run):
     done = await run(in_pipe, "jobs", "--phase", "broken")
     assert done.status == 2
     assert "'broken' is not one of 'pending', 'admitted', 'running'" in done.err

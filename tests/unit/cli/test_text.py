@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others wrote cannot command the terminal of whoever looks."""
+"""Untrusted text cannot control a user's terminal."""
 
 import re
 
@@ -31,26 +31,26 @@ COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
         ("ünïcode → 日本", "ünïcode → 日本"),
     ],
 )
-def test_a_name_is_shown_as_a_line_of_letters(written, shown):
+def test_a_name_is_shown_as_one_printable_line(written, shown):
     assert plain(written) == shown
 
 
 @given(st.text(st.characters(codec=None), max_size=200))
-def test_no_text_at_all_leaves_anything_that_a_terminal_obeys(text):
+def test_no_text_keeps_control_sequences(text):
     assert not COMMANDS.search(plain(text))
     assert "\n" not in plain(text)
 
 
-def test_a_log_keeps_its_colours_and_nothing_else():
+def test_a_log_keeps_only_its_colours():
     line = "\x1b[1;32mok\x1b[0m\t\x1b[2J\x1b]0;owned\x07\x1b[5Adone"
     assert coloured(line) == "\x1b[1;32mok\x1b[0m\tdone\x1b[0m"
 
 
-def test_of_a_progress_bar_the_last_state_is_shown():
+def test_the_last_state_of_a_progress_bar_is_shown():
     assert coloured("10%\r50%\r100%\r") == "100%"
 
 
 @given(st.text(st.characters(codec=None), max_size=200))
-def test_of_any_line_of_a_log_a_terminal_obeys_colours_alone(text):
+def test_any_line_of_a_log_keeps_only_colour_sequences(text):
     without = re.sub(r"\x1b\[[0-9;:]*m", "", coloured(text))
     assert not COMMANDS.search(without)

@@ -9,7 +9,7 @@ from fake_api import serving
 from self_signed import self_signed
 
 from gpupack_cli.commands.top import Nodes
-from gpupack_cli.errors import ServiceAway, SettingsWrong
+from gpupack_cli.errors import ConfigurationInvalid, RestUnavailable
 from gpupack_cli.live_view import Connection
 from gpupack_cli.session import Session
 
@@ -23,7 +23,7 @@ STATUS = {
 
 
 def rest_api():
-    """A REST API of a cluster without nodes; each call is a connection of its own."""
+    """Serve the REST API of a cluster without nodes; each call opens a connection."""
 
     async def answer(request):
         body = {"nodes": [], "next": ""} if request.path.endswith("/nodes") else STATUS
@@ -36,15 +36,13 @@ def rest_api():
 
 @pytest.fixture
 def certificates(tmp_path):
-    """Two, in folders of their own."""
+    """Return two certificates, in separate folders."""
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
     return {name: self_signed(tmp_path / name) for name in ("old", "new")}
 
 
-async def test_a_ca_file_that_is_replaced_counts_for_the_next_picture(
-    server, certificates, tmp_path
-):
+async def test_a_replaced_ca_file_is_used_for_the_next_read(server, certificates, tmp_path):
     trusted = tmp_path / "ca.crt"
     trusted.write_bytes(certificates["old"][0].read_bytes())
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -52,26 +50,24 @@ async def test_a_ca_file_that_is_replaced_counts_for_the_next_picture(
     async with serving(rest_api(), tls=tls) as address:
         session = Session(environ={}, server=address, certificate=str(trusted))
         connection = Connection(Nodes(session, server.api).opened)
-        assert (await connection.look())[0] == []
+        assert (await connection.read())[0] == []
         tls.load_cert_chain(*certificates["new"])
-        with pytest.raises(ServiceAway, match="--ca"):
-            await connection.look()
+        with pytest.raises(RestUnavailable, match="--ca"):
+            await connection.read()
         await connection.close()
         for unfinished in ("", "-----BEGIN"):
             trusted.write_text(unfinished)
-            with pytest.raises(ServiceAway, match="no CA certificate"):
-                await connection.look()
+            with pytest.raises(RestUnavailable, match="is not a CA certificate"):
+                await connection.read()
             await connection.close()
         trusted.write_bytes(certificates["new"][0].read_bytes())
-        assert (await connection.look())[0] == []
+        assert (await connection.read())[0] == []
         await connection.close()
 
 
-async def test_a_ca_file_without_a_certificate_ends_the_command_before_a_first_picture(
-    server, tmp_path
-):
+async def test_an_empty_ca_file_ends_the_command_before_the_first_read(server, tmp_path):
     (tmp_path / "ca.crt").write_text("")
     session = Session(environ={}, server="https://x:1", certificate=str(tmp_path / "ca.crt"))
     connection = Connection(Nodes(session, server.api).opened)
-    with pytest.raises(SettingsWrong, match="no CA certificate"):
-        await connection.look()
+    with pytest.raises(ConfigurationInvalid, match="is not a CA certificate"):
+        await connection.read()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a job that is followed when the command is ended from outside."""
+"""The followed job when signals end the command."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ import pytest
 from command_process import CLI, SECONDS, environment
 
 from gpupack_cli.errors import JobFailed
-from gpupack_cli.watching import watched_to_its_end
+from gpupack_cli.watching import follow_to_end
 from gpupack_crds.kinds import GPUJOBS
 
 PATH = "/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs/train"
@@ -18,19 +18,19 @@ POD = "/api/v1/namespaces/team/pods/train-1-0"
 
 
 @pytest.mark.parametrize(("ended_by", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-async def test_whoever_ends_the_command_detaches_from_the_job(server, ended_by, status, capsys):
+async def test_signals_detach_from_the_job(server, ended_by, status, capsys):
     metadata = {"name": "train", "namespace": "team", "uid": "u", "resourceVersion": "1"}
     server.put(PATH, {"metadata": metadata, "status": {"phase": "Running"}})
     job = await server.api.get(GPUJOBS, "train", namespace="team")
     asyncio.get_running_loop().call_later(0.5, os.kill, os.getpid(), ended_by)
     with pytest.raises(JobFailed) as ended:
-        await watched_to_its_end(server.api, job)
+        await follow_to_end(server.api, job)
     assert (ended.value.status, str(ended.value)) == (status, "")
     assert "gpupack logs -f -n team train" in capsys.readouterr().err
     assert PATH in server.objects
 
 
-async def test_a_process_that_is_interrupted_after_its_first_line_detaches(server):
+async def test_an_interrupted_process_detaches(server):
     """The first line may come before the job runs: the kubelet knows sooner than the operator."""
     metadata = {"name": "train", "namespace": "team", "uid": "u", "resourceVersion": "1"}
     server.put(PATH, {"metadata": metadata, "spec": {}, "status": {"phase": "Admitted"}})

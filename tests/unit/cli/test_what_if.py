@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who has the job judged that is asked about: the REST API by a token, else the command itself."""
+"""The check of a what-if job: by the REST API with a token, else by the command."""
 
 import contextlib
 import json
@@ -19,10 +19,10 @@ MANIFEST = {
 
 
 class Rest:
-    """Notes what it is asked."""
+    """A REST API that records its calls."""
 
-    def __init__(self, *, shows_certificate):
-        self.shows_certificate, self.asked = shows_certificate, []
+    def __init__(self, *, uses_certificate):
+        self.uses_certificate, self.asked = uses_certificate, []
 
     async def post(self, path, body, kind):
         self.asked.append((path, body))
@@ -31,12 +31,12 @@ class Rest:
 
 @pytest.fixture
 def ask(server, monkeypatch, tmp_path):
-    """Runs the command; what the REST API was asked, and its status."""
+    """Run the command; return the calls of the REST API, and the status."""
     (tmp_path / "job.json").write_text(json.dumps(MANIFEST))
     server.admit = lambda tried: tried | {"spec": tried["spec"] | {"workers": 1}}
 
-    async def asked(*, shows_certificate):
-        rest = Rest(shows_certificate=shows_certificate)
+    async def asked(*, uses_certificate):
+        rest = Rest(uses_certificate=uses_certificate)
 
         @contextlib.asynccontextmanager
         async def reached(self, api):
@@ -49,22 +49,22 @@ def ask(server, monkeypatch, tmp_path):
     return asked
 
 
-async def test_by_a_certificate_the_command_has_the_job_judged_as_its_user(ask, server):
-    asked, status = await ask(shows_certificate=True)
+async def test_with_a_certificate_the_command_has_the_job_checked(ask, server):
+    asked, status = await ask(uses_certificate=True)
     ((path, body),) = asked
     assert (status, path, body["namespace"]) == (0, "what-if", "team")
     assert (body["judged"], body["job"]) == (True, SPEC | {"workers": 1})
     assert (len(server.dry_runs), server.writes) == (1, [])
 
 
-async def test_what_the_api_server_refuses_is_no_question(ask, server, capsys):
+async def test_a_job_refused_by_the_api_server_is_not_sent(ask, server, capsys):
     server.refuse["gpujobs"] = (422, "Invalid", "spec.gpus: set 1 or more")
-    asked, status = await ask(shows_certificate=True)
-    assert (asked, status) == ([], errors.InputWrong.exit_status)
+    asked, status = await ask(uses_certificate=True)
+    assert (asked, status) == ([], errors.InputInvalid.exit_status)
     assert "set 1 or more" in capsys.readouterr().err
 
 
-async def test_by_a_token_the_rest_api_has_it_judged(ask, server):
-    ((_, body),), status = await ask(shows_certificate=False)
+async def test_with_a_token_the_rest_api_has_the_job_checked(ask, server):
+    ((_, body),), status = await ask(uses_certificate=False)
     assert (status, body["job"], "judged" in body) == (0, SPEC, False)
     assert server.dry_runs == []

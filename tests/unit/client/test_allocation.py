@@ -14,7 +14,7 @@ def allocation(give_back=lambda: None, **environment):
     )
 
 
-def test_its_variables_are_set_while_it_is_held_and_as_before_afterwards():
+def test_variables_are_set_while_held_and_restored_afterwards():
     environ = {"CUDA_VISIBLE_DEVICES": "7", "PATH": "/bin"}
     with allocation(GPUPACK_SIMULATED="false") as gpus:
         gpus.apply(environ)
@@ -22,7 +22,7 @@ def test_its_variables_are_set_while_it_is_held_and_as_before_afterwards():
     assert environ == {"CUDA_VISIBLE_DEVICES": "7", "PATH": "/bin"}
 
 
-def test_what_somebody_else_has_set_meanwhile_stays():
+def test_variables_changed_by_the_program_are_kept():
     environ = {}
     with allocation() as gpus:
         gpus.apply(environ)
@@ -30,7 +30,7 @@ def test_what_somebody_else_has_set_meanwhile_stays():
     assert environ == {"CUDA_VISIBLE_DEVICES": "mine"}
 
 
-def test_it_is_given_back_once():
+def test_an_allocation_is_released_once():
     given = []
     gpus = allocation(lambda: given.append(1))
     gpus.release()
@@ -39,7 +39,7 @@ def test_it_is_given_back_once():
     assert not gpus.held
 
 
-def test_what_could_not_be_given_back_is_held_still_and_can_be_tried_again():
+def test_a_failed_release_can_be_repeated():
     answers = [CallRefused("later", status=503), None]
 
     def give_back():
@@ -54,7 +54,7 @@ def test_what_could_not_be_given_back_is_held_still_and_can_be_tried_again():
     assert not gpus.held
 
 
-def test_it_has_the_shape_that_the_rest_api_answers():
+def test_an_allocation_has_the_form_of_the_rest_api():
     told = allocation().as_dict()
     assert (told["success"], told["node_name"]) == (True, "node")
     assert told["gpu_config"]["gpu_count"] == 2

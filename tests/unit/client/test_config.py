@@ -19,7 +19,7 @@ log_level: "INFO"
 """
 
 
-def test_a_file_of_older_clients_is_read_as_it_is(tmp_path):
+def test_a_file_of_older_clients_is_accepted(tmp_path):
     (tmp_path / "gpu_config.yaml").write_text(OLDER)
     config = load_config(tmp_path / "gpu_config.yaml", {})
     assert config.resource_name("amd") == "amd.com/gpu"
@@ -32,7 +32,7 @@ def test_without_a_file_everything_has_a_default(tmp_path, monkeypatch):
     assert load_config(None, {}) == GpuConfig()
 
 
-def test_the_environment_goes_before_the_file(tmp_path):
+def test_the_environment_has_precedence_over_the_file(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("cluster: {server: https://a, namespace: x}\n")
     environ = {"GPUPACK_CONFIG": str(file), "GPUPACK_SERVER": "https://b"}
@@ -64,16 +64,20 @@ def test_the_environment_goes_before_the_file(tmp_path):
         ({"gpu_memory_specs": {1: 3}}, "gpu_memory_specs: {1: 3}; write GB"),
     ],
 )
-def test_a_wrong_value_is_named_by_path_and_value_with_what_it_may_be(document, said):
+def test_an_invalid_value_is_reported_with_path_value_and_fix(document, said):
     with pytest.raises(ConfigInvalid, match=said):
         parse_config(document)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("a: [", "is no YAML"), ("- 1", "give fields with their values"), (None, "cannot be read")],
+    [
+        ("a: [", "not valid YAML"),
+        ("- 1", "give fields with their values"),
+        (None, "cannot be read"),
+    ],
 )
-def test_a_file_that_is_no_configuration_is_named(text, said, tmp_path):
+def test_an_invalid_file_is_named(text, said, tmp_path):
     file = tmp_path / "mine.yaml"
     if text is not None:
         file.write_text(text)
@@ -81,12 +85,12 @@ def test_a_file_that_is_no_configuration_is_named(text, said, tmp_path):
         load_config(file, {})
 
 
-def test_a_vendor_that_is_not_in_the_table_is_refused_with_those_that_are():
+def test_an_unknown_vendor_is_refused_with_the_known_ones():
     with pytest.raises(ConfigInvalid, match="'ibm'; use one of: amd, gpu, intel, npu, nvidia"):
         GpuConfig().resource_name("ibm")
 
 
-def test_the_log_level_is_that_of_gpupacks_logger_alone():
+def test_the_log_level_applies_only_to_gpupacks_logger():
     before = logging.getLogger().level
     apply_log_level(GpuConfig(log_level="ERROR"))
     assert logging.getLogger("gpupack").level == logging.ERROR
@@ -105,16 +109,16 @@ def test_the_log_level_is_that_of_gpupacks_logger_alone():
         ({"memory_gb": float("nan")}, "memory_gb: nan; give a number"),
         ({"gpu_memory_fraction": 0}, "gpu_memory_fraction: 0; give a number from 0.01 to 1"),
         ({"mixed_precision": "yes"}, "mixed_precision: 'yes'; give True or False"),
-        ({"compute_ratio": 0.5}, "memory_gb: 0.0; a share says how much memory it takes"),
+        ({"compute_ratio": 0.5}, "memory_gb: 0.0; a share needs a memory of more than 0"),
         ({"compute_ratio": 0.5, "memory_gb": 1, "gpu_count": 2}, "gpu_count: 2; a share .* of 1"),
     ],
 )
-def test_a_training_that_cannot_be_is_refused_by_field_and_value(asked, said):
+def test_an_invalid_training_is_refused_with_field_and_value(asked, said):
     with pytest.raises(ConfigInvalid, match=f"TrainingGPUConfig.{said}"):
         TrainingGPUConfig(**asked)
 
 
-def test_gigabytes_are_of_ten_to_the_nine_bytes():
+def test_gigabytes_have_ten_to_the_nine_bytes():
     assert TrainingGPUConfig(memory_gb=80).memory_mib == 76294
 
 
@@ -126,6 +130,6 @@ def test_gigabytes_are_of_ten_to_the_nine_bytes():
         ("GPUPACK_HOST_FOLDER", "of/each/folder/another"),
     ],
 )
-def test_a_variable_that_is_wrong_is_named_and_not_a_file(variable, value):
+def test_an_invalid_variable_is_named_and_not_the_file(variable, value):
     with pytest.raises(ConfigInvalid, match=f"^{variable}: '{value}'; "):
         load_config(None, {variable: value})

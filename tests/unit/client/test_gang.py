@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a process stands among TensorFlow's workers."""
+"""The index of a process among TensorFlow's workers."""
 
 import json
 import subprocess
@@ -24,11 +24,11 @@ def tf_config(*workers, index=0):
     return {"TF_CONFIG": json.dumps(cluster)}
 
 
-def test_the_pods_of_a_gang_know_all_workers_by_the_address_of_the_first():
+def test_the_pods_of_a_gang_derive_all_addresses_from_the_first():
     assert place_of(GANG) == Place(WORKERS, 1)
 
 
-def test_the_page_on_images_of_ones_own_writes_the_same_without_gpupack():
+def test_the_documented_script_gives_the_same_addresses():
     page = (Path(__file__).parents[3] / "docs/your-own-image.md").read_text()
     section = page.partition("\n## TensorFlow\n")[2]
     code = section.partition("```python\n")[2].partition("```")[0]
@@ -39,11 +39,11 @@ def test_the_page_on_images_of_ones_own_writes_the_same_without_gpupack():
     assert place_of({"TF_CONFIG": done.stdout}) == place_of(GANG)
 
 
-def test_tf_config_goes_before_the_gang():
+def test_tf_config_has_precedence_over_the_gangs_variables():
     assert place_of(GANG | tf_config("a:1", "b:1", index=1)) == Place(("a:1", "b:1"), 1)
 
 
-def test_an_index_in_tf_config_may_be_text_as_tensorflow_takes_it():
+def test_an_index_in_tf_config_may_be_text():
     assert place_of(tf_config("a:1", "b:1", index="1")) == Place(("a:1", "b:1"), 1)
 
 
@@ -52,7 +52,7 @@ def test_an_index_in_tf_config_may_be_text_as_tensorflow_takes_it():
     [{}, tf_config("a:1"), GANG | {"GPUPACK_WORKERS": "1"}, dict.fromkeys(GANG, "")],
     ids=["no gang", "one in TF_CONFIG", "one worker", "empty"],
 )
-def test_who_is_alone_needs_no_address(environ):
+def test_a_single_worker_needs_no_address(environ):
     assert place_of(environ) == Place()
 
 
@@ -69,7 +69,7 @@ def test_who_is_alone_needs_no_address(environ):
         ],
     ],
 )
-def test_a_tf_config_that_names_no_workers_is_refused_with_what_to_write(text):
+def test_a_tf_config_without_workers_is_refused_with_the_form(text):
     with pytest.raises(ConfigInvalid, match=r'TF_CONFIG: .*write \{"cluster"'):
         place_of({"TF_CONFIG": text})
 
@@ -80,11 +80,11 @@ def test_a_tf_config_that_names_no_workers_is_refused_with_what_to_write(text):
         ("GPUPACK_WORKERS", "many", "GPUPACK_WORKERS is 'many': give a whole number"),
         ("GPUPACK_WORKERS", "9" * 5000, "GPUPACK_WORKERS is '9{128}': give a whole number"),
         ("GPUPACK_WORKERS", "1025", "give a whole number up to 1024"),
-        ("GPUPACK_RENDEZVOUS", "", "GPUPACK_RENDEZVOUS is '': name worker 0"),
+        ("GPUPACK_RENDEZVOUS", "", "GPUPACK_RENDEZVOUS is '': set the address of worker 0"),
         ("GPUPACK_RENDEZVOUS", "127.0.0.1:29400", "or set TF_CONFIG"),
-        ("GPUPACK_MIN_WORKERS", "2", "workers do not come and go; remove minWorkers"),
+        ("GPUPACK_MIN_WORKERS", "2", "does not support elastic jobs; remove minWorkers"),
     ],
 )
-def test_a_gang_that_cannot_be_is_refused(name, value, message):
+def test_contradicting_variables_of_a_gang_are_refused(name, value, message):
     with pytest.raises(SetupInvalid, match=message):
         place_of(GANG | {name: value})

@@ -41,7 +41,7 @@ def status(gpus, memory=0.0, total=8):
     return ClusterStatus(Utilization(gpus, memory), (), 1, total, 0, dt.datetime.now(dt.UTC))
 
 
-def test_what_a_manager_holds_is_given_back_when_it_closes(folder):
+def test_closing_a_manager_releases_its_gpus(folder):
     with host_gpus.manager(folder) as machine:
         gpus = machine.allocate_gpu_resources(ALL)
     assert not gpus.held
@@ -49,7 +49,7 @@ def test_what_a_manager_holds_is_given_back_when_it_closes(folder):
         assert machine.get_gpu_status().available_gpus == 8
 
 
-def test_all_or_one_allocation_is_cleaned_up(machine):
+def test_one_or_all_allocations_can_be_released(machine):
     first, second, third = (machine.allocate_gpu_resources(TrainingGPUConfig()) for _ in range(3))
     machine.cleanup_gpu_resources(first)
     machine.cleanup_gpu_resources(second.allocation_id)
@@ -58,7 +58,7 @@ def test_all_or_one_allocation_is_cleaned_up(machine):
     assert not third.held
 
 
-def test_a_program_on_this_machine_is_the_callers_to_start(machine):
+def test_this_machine_refuses_to_run_a_workload(machine):
     gpus = machine.allocate_gpu_resources(TrainingGPUConfig())
     with pytest.raises(Unsupported, match=r"start torchrun yourself, with allocation.environment"):
         machine.run_on(gpus, ["torchrun", "train.py"], image="train:1")
@@ -66,7 +66,7 @@ def test_a_program_on_this_machine_is_the_callers_to_start(machine):
         machine.run_on("another", ["torchrun"], image="train:1")
 
 
-def test_nodes_are_those_with_a_free_gpu_of_the_model_and_memory(machine):
+def test_available_nodes_have_a_free_gpu_of_the_model_and_memory(machine):
     (node,) = machine.get_available_gpu_nodes("H100", 80)
     assert (node.available_gpus, node.gpu_type, node.simulated) == (8, "H100", True)
     assert machine.get_available_gpu_nodes("A100") == []
@@ -75,7 +75,7 @@ def test_nodes_are_those_with_a_free_gpu_of_the_model_and_memory(machine):
     assert machine.get_available_gpu_nodes("H100") == []
 
 
-def test_a_validation_is_true_where_it_can_be_served_once_others_are_done(machine):
+def test_a_validation_is_true_where_the_request_fits_later(machine):
     machine.allocate_gpu_resources(ALL)
     found = machine.validate_gpu_requirements(ALL)
     assert found
@@ -83,7 +83,7 @@ def test_a_validation_is_true_where_it_can_be_served_once_others_are_done(machin
     assert not machine.validate_gpu_requirements(TrainingGPUConfig(gpu_type="A100"))
 
 
-def test_monitoring_has_the_shape_of_the_rest_api(machine):
+def test_monitoring_data_has_the_form_of_the_rest_api(machine):
     machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=2))
     data = machine.get_gpu_monitoring_data()
     assert data["utilization"] == {"gpu_utilization": 25.0, "gpu_memory_usage": 25.0}
@@ -91,14 +91,14 @@ def test_monitoring_has_the_shape_of_the_rest_api(machine):
     assert data["available_nodes"][0]["available_gpus"] == 6
 
 
-def test_watching_tells_what_changes(machine):
+def test_watch_yields_changes(machine):
     seen = machine.watch()
     assert next(seen).available_gpus == 8
     machine.allocate_gpu_resources(ALL)
     assert next(seen).available_gpus == 0
 
 
-def test_a_change_below_the_threshold_is_not_told():
+def test_watch_omits_changes_below_the_threshold():
     assert not has_changed(status(10), status(14), 0.05)
     assert has_changed(status(10), status(15), 0.05)
     assert has_changed(status(10), status(10, memory=5.0), 0.05)
@@ -119,7 +119,7 @@ def test_the_process_shares_one_manager_until_it_is_closed(monkeypatch, folder):
     second.close()
 
 
-def test_a_machine_without_gpus_says_so_and_how_to_try(folder, monkeypatch, tmp_path):
+def test_a_machine_without_gpus_is_reported_with_a_hint(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     with open_manager(environ={"GPUPACK_HOST_FOLDER": str(folder)}) as machine:
         if machine.get_gpu_status().total_gpus:
@@ -161,7 +161,7 @@ async def test_the_asynchronous_manager_does_the_same(folder):
         assert (await machine.get_gpu_monitoring_data())["available_gpus"] == 8
 
 
-def test_what_cannot_be_released_keeps_nothing_else_held(machine, monkeypatch):
+def test_a_failed_release_does_not_stop_other_releases(machine, monkeypatch):
     first, second = (machine.allocate_gpu_resources(TrainingGPUConfig()) for _ in range(2))
     release = machine.backend.release
 
@@ -180,12 +180,12 @@ def test_what_cannot_be_released_keeps_nothing_else_held(machine, monkeypatch):
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), "2"])
-def test_a_time_that_is_no_number_of_seconds_is_refused_and_not_waited_for(machine, seconds):
-    with pytest.raises(ConfigInvalid, match=r"^timeout_seconds: .*; give seconds"):
+def test_an_invalid_timeout_is_refused(machine, seconds):
+    with pytest.raises(ConfigInvalid, match=r"^timeout_seconds: .*; give a number of seconds"):
         machine.allocate_gpu_resources(ALL, timeout_seconds=seconds)
 
 
-def test_who_waits_while_the_manager_is_closed_holds_nothing(folder):
+def test_a_wait_holds_no_gpu_after_the_manager_is_closed(folder):
     with host_gpus.manager(folder) as other:
         held = other.allocate_gpu_resources(ALL)
         closing = host_gpus.manager(folder)
@@ -195,12 +195,12 @@ def test_who_waits_while_the_manager_is_closed_holds_nothing(folder):
                 time.sleep(0.01)
             closing.close()
             held.release()
-            with pytest.raises(NotEnoughGpus, match="closed meanwhile"):
+            with pytest.raises(NotEnoughGpus, match="closed during the call"):
                 waiting.result(30)
         assert other.get_gpu_status().available_gpus == 8
 
 
-async def test_those_who_wait_keep_nobody_from_giving_back(folder):
+async def test_waiting_calls_do_not_block_releases(folder):
     async with AsyncGPUResourceManager(host_gpus.manager(folder)) as machine:
         first = await machine.allocate_gpu_resources(ALL)
         asking = (machine.allocate_gpu_resources(ALL, timeout_seconds=60) for _ in range(40))
@@ -214,7 +214,7 @@ async def test_those_who_wait_keep_nobody_from_giving_back(folder):
         await asyncio.gather(*rest, return_exceptions=True)
 
 
-async def test_waiting_that_is_cancelled_holds_nothing_afterwards(folder):
+async def test_a_cancelled_wait_holds_no_gpu(folder):
     async with AsyncGPUResourceManager(host_gpus.manager(folder)) as machine:
         first = await machine.allocate_gpu_resources(ALL)
         waiting = asyncio.create_task(machine.allocate_gpu_resources(ALL, timeout_seconds=60))
@@ -226,7 +226,7 @@ async def test_waiting_that_is_cancelled_holds_nothing_afterwards(folder):
         assert (await machine.get_gpu_status()).available_gpus == 8
 
 
-async def test_the_event_loop_goes_on_while_gpus_are_waited_for(folder):
+async def test_a_wait_does_not_block_the_event_loop(folder):
     async with AsyncGPUResourceManager(host_gpus.manager(folder)) as machine:
         first = await machine.allocate_gpu_resources(ALL)
         waiting = asyncio.create_task(machine.allocate_gpu_resources(ALL, timeout_seconds=60))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training engine of the compatibility package, in a process of its own."""
+"""The training engine of the compatibility package, in a separate process."""
 
 import json
 import os
@@ -55,7 +55,7 @@ print(json.dumps({"said": said, "seen": seen, "at the end": held()}))
 """
 
 
-def test_the_engine_of_older_clients_holds_gpus_while_a_trainer_runs_and_no_longer(tmp_path):
+def test_the_older_engine_holds_gpus_while_a_trainer_runs(tmp_path):
     environ = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),

@@ -15,7 +15,7 @@ OURS = {"gpupack", "gpupack_devices", "gpupack_kubeclient", "gpupack_placement"}
 
 
 def imported():
-    """Top-level modules that any file of it imports, wherever in the file."""
+    """Return the top-level modules that any file of the package imports."""
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
@@ -33,14 +33,14 @@ def required():
         yield LIBRARIES.get(name, name)
 
 
-def test_what_is_imported_is_required_and_nothing_else():
+def test_imports_and_requirements_agree():
     assert set(imported()) - set(sys.stdlib_module_names) - OURS == set(required())
 
 
-def test_every_name_of_the_package_is_there_and_typed():
+def test_every_exported_name_exists_and_is_typed():
     for name in gpupack.__all__:
         assert getattr(gpupack, name) is not None, name
-    assert set(gpupack.__all__) == set(gpupack._HOME)
+    assert set(gpupack.__all__) == set(gpupack._MODULE_OF)
     assert (PACKAGE / "py.typed").exists()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of docs/python.md on this machine's backend, each in a process of its own."""
+"""The examples of docs/python.md on this machine's backend, each in a separate process."""
 
 import importlib.util
 import os
@@ -17,18 +17,18 @@ FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow"}
 
 
 def needed(name):
-    """The framework of an example; None: it needs none."""
+    """Return the framework of an example; None: it needs none."""
     return FRAMEWORKS.get(name.rpartition("-")[0])
 
 
-def test_every_section_of_the_page_has_its_examples():
+def test_every_section_of_the_docs_has_its_examples():
     assert len(EXAMPLES) >= 9
     assert {needed(name) for name in EXAMPLES} == {None, "torch", "tensorflow"}
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_of_the_page_runs_on_this_machine(name, tmp_path):
+def test_an_example_of_the_docs_runs_on_this_machine(name, tmp_path):
     if needed(name) and importlib.util.find_spec(needed(name)) is None:
         pytest.skip(f"{needed(name)} is not installed")
     environ = {
@@ -41,7 +41,7 @@ def test_an_example_of_the_page_runs_on_this_machine(name, tmp_path):
     done = python_page.run(EXAMPLES[name], tmp_path, environ)
     assert done.returncode == 0, done.stderr
     assert done.stdout
-    # Of lines of the caller's, however deep in the package it was noticed.
+    # The warnings name lines of the caller, however deep in the package their cause is.
     callers = re.findall(r"^(\S+):\d+: SimulatedGpuWarning: ", done.stderr, re.MULTILINE)
     assert callers
     (package,) = importlib.util.find_spec("gpupack").submodule_search_locations
@@ -49,6 +49,6 @@ def test_an_example_of_the_page_runs_on_this_machine(name, tmp_path):
     assert not list(tmp_path.glob("ledger/*.json"))
 
 
-def test_the_file_that_the_page_shows_is_the_defaults():
+def test_the_documented_file_has_the_defaults():
     text = python_page.PAGE.partition("```yaml\n")[2].partition("```")[0]
     assert parse_config(yaml.safe_load(text)) == GpuConfig()

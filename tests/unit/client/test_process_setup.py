@@ -38,27 +38,27 @@ def test_a_process_without_gpus_sees_none():
 
 
 @pytest.mark.parametrize("devices", [("GPU-aa", "GPU-aa"), ("GPU-aa", "0")])
-def test_devices_stand_once_and_in_one_manner(devices):
+def test_devices_are_unique_and_of_one_kind(devices):
     with pytest.raises(SetupInvalid, match="devices is") as raised:
         pytorch_settings(PyTorchSetup(devices))
     assert (raised.value.field, bool(raised.value.fix)) == ("devices", True)
 
 
-def test_tensorflow_takes_a_part_of_each_gpus_memory_and_grows_by_environment():
+def test_tensorflow_gets_a_memory_limit_for_each_gpu():
     settings = tensorflow_settings(TensorFlowSetup(TWO, gpu_memory_fraction=0.5), H100)
     assert settings.memory_limit_mib == [40_000, 40_000]
-    # TensorFlow refuses growth beside a limit, where both are called for in the process.
+    # TensorFlow refuses growth together with a limit in the process.
     assert not settings.memory_growth
     assert settings.environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
 
 
-def test_tensorflow_grows_without_a_limit():
+def test_tensorflow_grows_on_demand_without_a_limit():
     settings = tensorflow_settings(TensorFlowSetup(TWO))
     assert (settings.memory_growth, settings.memory_limit_mib) == (True, [])
     assert not tensorflow_settings(TensorFlowSetup(TWO, allow_growth=False)).memory_growth
 
 
-def test_a_part_of_memory_that_nobody_knows_is_refused():
+def test_a_fraction_of_unknown_memory_is_refused():
     with pytest.raises(SetupInvalid, match="the memory of GPU-aa is not known"):
         tensorflow_settings(TensorFlowSetup(TWO, gpu_memory_fraction=0.5))
 
@@ -71,17 +71,17 @@ def test_a_part_of_memory_that_nobody_knows_is_refused():
         ("mirrored", "MirroredStrategy", ["/gpu:0", "/gpu:1"]),
     ],
 )
-def test_tensorflows_strategies_have_its_own_names(strategy, named, devices):
+def test_strategies_have_tensorflows_names(strategy, named, devices):
     settings = tensorflow_settings(TensorFlowSetup(TWO, strategy=strategy))
     assert (settings.strategy, settings.strategy_devices) == (named, devices)
 
 
-def test_a_mirrored_strategy_without_gpus_is_the_cpus():
+def test_a_mirrored_strategy_without_gpus_uses_the_cpu():
     settings = tensorflow_settings(TensorFlowSetup(strategy="mirrored"))
     assert settings.strategy_devices == ["/cpu:0"]
 
 
-def test_several_workers_know_each_other_by_tf_config():
+def test_several_workers_get_tf_config():
     setup = TensorFlowSetup(TWO, strategy="multi_worker", workers=WORKERS, task_index=1)
     settings = tensorflow_settings(setup)
     told = json.loads(settings.environment["TF_CONFIG"])
@@ -100,7 +100,7 @@ def test_several_workers_know_each_other_by_tf_config():
         ({"strategy": "mirrored", "workers": WORKERS}, "workers"),
     ],
 )
-def test_a_setup_of_tensorflow_that_contradicts_itself_is_refused(changes, field):
+def test_a_contradicting_setup_of_tensorflow_is_refused(changes, field):
     with pytest.raises(SetupInvalid) as raised:
         tensorflow_settings(TensorFlowSetup(TWO, **changes))
     assert raised.value.field == field
@@ -117,19 +117,19 @@ def test_a_setup_of_tensorflow_that_contradicts_itself_is_refused(changes, field
         ([], "bfloat16", False),
     ],
 )
-def test_mixed_precision_is_bfloat16_where_all_gpus_have_it(models, dtype, scaled):
+def test_mixed_precision_is_bfloat16_where_all_gpus_support_it(models, dtype, scaled):
     found = precision_of(models, mixed=True)
     assert (found.enabled, found.dtype, found.grad_scaler) == (True, dtype, scaled)
     assert precision_of(models, mixed=False).dtype == "float32"
 
 
-def test_tensorflow_names_its_precision_as_keras_does():
+def test_the_precision_policy_has_keras_names():
     mixed = TensorFlowSetup(TWO, mixed_precision=True)
     assert tensorflow_settings(mixed, H100).precision_policy == "mixed_bfloat16"
     assert tensorflow_settings(TensorFlowSetup(TWO), H100).precision_policy == "float32"
 
 
-def test_a_rank_has_one_of_its_workers_gpus_and_meets_the_others():
+def test_a_rank_gets_one_gpu_and_the_process_group():
     setup = PyTorchSetup(TWO, world_size=4, rank=3, master_addr="a")
     settings = pytorch_settings(setup, H100)
     assert settings.device == "cuda:1"
@@ -157,12 +157,12 @@ def test_one_process_needs_no_group():
     assert (settings.process_group, settings.ddp, settings.device) == (None, None, "cuda:0")
 
 
-def test_ranks_without_gpus_talk_by_gloo():
+def test_ranks_without_gpus_use_gloo():
     settings = pytorch_settings(PyTorchSetup(world_size=2, rank=1))
     assert (settings.process_group.backend, settings.ddp.device_ids) == ("gloo", None)
 
 
-def test_ddp_is_called_as_asked():
+def test_ddp_gets_the_given_options():
     asked = Ddp(find_unused_parameters=True, static_graph=True, bucket_cap_mb=50)
     found = pytorch_settings(PyTorchSetup(TWO, ddp=asked)).ddp
     assert (found.find_unused_parameters, found.static_graph, found.bucket_cap_mb) == (
@@ -180,14 +180,14 @@ def test_ddp_is_called_as_asked():
         (PyTorchSetup(world_size=2, backend="nccl"), "backend"),
     ],
 )
-def test_a_setup_of_pytorch_that_contradicts_itself_is_refused(setup, field):
+def test_a_contradicting_setup_of_pytorch_is_refused(setup, field):
     with pytest.raises(SetupInvalid) as raised:
         pytorch_settings(setup)
     assert raised.value.field == field
 
 
 @pytest.mark.parametrize(("asked", "fraction"), [(None, 0.25), (0.5, 0.125)])
-def test_of_a_share_the_process_takes_its_part_of_the_whole_gpu(asked, fraction):
+def test_a_shares_memory_fraction_is_of_the_whole_gpu(asked, fraction):
     share = Visible("GPU-aa", "NVIDIA H100", memory_mib=20_000, total_mib=80_000)
     setup = PyTorchSetup(("GPU-aa",), gpu_memory_fraction=asked)
     assert pytorch_settings(setup, [share]).memory_fraction == fraction

@@ -11,9 +11,9 @@ VARIABLE = "_GPUPACK_COMPLETE"
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    """Print the script that completes `gpupack` in SHELL.
+    """Print the completion script for SHELL.
 
-    bash: `source <(gpupack completion bash)`, in ~/.bashrc for all shells to come.
+    bash: `source <(gpupack completion bash)`; add it to ~/.bashrc to load it in every shell.
     """
     found = get_completion_class(shell)
     assert found is not None  # noqa: S101 - click has these three

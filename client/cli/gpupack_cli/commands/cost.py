@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from gpupack_cli.answers import Cost, CostRow
-from gpupack_cli.errors import UsageWrong
+from gpupack_cli.errors import UsageInvalid
 from gpupack_cli.figures import figure
 from gpupack_cli.namespaces import require_namespace
 from gpupack_cli.options import Output, all_namespaces, output_option, session_options
@@ -21,7 +21,7 @@ from gpupack_cli.rest_pages import csv_pages, pages
 from gpupack_cli.session import Session, run
 
 COST_DIGITS: Final = 2
-PAGE: Final = 20_000
+PAGE_SIZE: Final = 20_000
 GROUPS: Final = ("namespace", "job", "cohort", "model")
 UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -50,12 +50,12 @@ def command(  # noqa: PLR0913 - an argument for each option
 ) -> None:
     """List allocated GPU-hours, energy and costs.
 
-    GPU hours are the sum of those that were used, idle, and not measured.
+    GPU hours are the sum of used, idle and not measured hours.
     """
     now = dt.datetime.now(dt.UTC)
     query = {
-        "since": moment(since, now) if since else "",
-        "until": moment(until, now) if until else "",
+        "since": parse_time(since, now) if since else "",
+        "until": parse_time(until, now) if until else "",
         "group_by": by,
     }
     run(lambda: _show(session, query, everywhere=everywhere, as_csv=as_csv, output=output))
@@ -65,13 +65,13 @@ async def _show(
     session: Session, query: dict[str, str], *, everywhere: bool, as_csv: bool, output: Output
 ) -> None:
     async with session.kubernetes() as api, session.rest(api) as rest:
-        namespace = "" if everywhere else await session.here(api)
-        asked = {name: text for name, text in {**query, "namespace": namespace}.items() if text}
+        namespace = "" if everywhere else await session.current_namespace(api)
+        params = {name: text for name, text in {**query, "namespace": namespace}.items() if text}
         if as_csv:
-            async for text in csv_pages(rest, "cost", format="csv", limit=str(PAGE), **asked):
+            async for text in csv_pages(rest, "cost", format="csv", limit=str(PAGE_SIZE), **params):
                 click.echo(text.decode(errors="replace"), nl=False)
             return
-        answer = await whole(rest, asked)
+        answer = await read_all(rest, params)
         if not answer.rows:
             await require_namespace(api, namespace)
     if output.document:
@@ -92,15 +92,15 @@ async def _show(
     show_table(columns, [*rows, ("total", *cells(answer.total, by)[1:])], output)
 
 
-async def whole(rest: Rest, asked: dict[str, str]) -> Cost:
+async def read_all(rest: Rest, params: dict[str, str]) -> Cost:
     """Read all pages of one period; the total is the sum of the rows. Raises CliError."""
-    first = await rest.get("cost", Cost, **asked, limit=PAGE)
+    first = await rest.get("cost", Cost, **params, limit=PAGE_SIZE)
     if not first.next:
         return first
     # An hour that starts between two pages must not lengthen the period of the later ones.
-    period = asked | {"since": first.since, "until": first.until}
+    period = params | {"since": first.since, "until": first.until}
     rows = first.rows
-    async for page in pages(rest, "cost", Cost, first.next, **period, limit=PAGE):
+    async for page in pages(rest, "cost", Cost, first.next, **period, limit=PAGE_SIZE):
         rows += page.rows
     # Running jobs cost more on the last page than on the first: only the sum matches the rows.
     return msgspec.structs.replace(first, rows=rows, total=total(rows), next="")
@@ -129,7 +129,7 @@ def _known(figures: Iterable[float | None]) -> float | None:
 
 def cells(row: CostRow, by: str) -> tuple[Any, ...]:
     """Return a row's cells; figures without measurement, and costs without a price, are unknown."""
-    who = (row.namespace, row.job) if by == "job" else (getattr(row, by) or "-",)
+    names = (row.namespace, row.job) if by == "job" else (getattr(row, by) or "-",)
     hours = (
         row.allocated_gpu_hours,
         row.used_gpu_hours,
@@ -137,21 +137,22 @@ def cells(row: CostRow, by: str) -> tuple[Any, ...]:
         row.unknown_gpu_hours,
         row.energy_kwh,
     )
-    return (*who, *map(figure, hours), figure(row.cost, COST_DIGITS))
+    return (*names, *map(figure, hours), figure(row.cost, COST_DIGITS))
 
 
-def moment(text: str, now: dt.datetime) -> str:
+def parse_time(text: str, now: dt.datetime) -> str:
     """Return a time, or a time ago, in RFC 3339.
 
     Raises:
-        UsageWrong: it is neither.
+        UsageInvalid: it is neither.
     """
     try:
         if ago := re.fullmatch(r"([0-9]{1,6})([mhdw])", text):
             return (now - dt.timedelta(seconds=int(ago[1]) * UNITS[ago[2]])).isoformat()
         at = dt.datetime.fromisoformat(text)
     except (ValueError, OverflowError) as error:
-        raise UsageWrong(
-            f"{text!r} is no time; write 24h, 7d or 2w, or a moment such as 2026-11-01T00:00:00Z"
+        raise UsageInvalid(
+            f"{text!r} is not a time; write an age such as 24h, 7d or 2w, or a time such as "
+            "2026-11-01T00:00:00Z"
         ) from error
     return (at if at.tzinfo else at.replace(tzinfo=dt.UTC)).isoformat()

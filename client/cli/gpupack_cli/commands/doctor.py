@@ -8,20 +8,20 @@ from typing import Final
 import click
 from rich.text import Text
 
-from gpupack_cli.doctor.calling import called
 from gpupack_cli.doctor.checks import findings
 from gpupack_cli.doctor.finding import Finding, Level
-from gpupack_cli.doctor.reading import observed
-from gpupack_cli.doctor.served import served
+from gpupack_cli.doctor.reading import read_cluster
+from gpupack_cli.doctor.rest_call import call_rest_api
+from gpupack_cli.doctor.served import read_served
 from gpupack_cli.errors import ChecksFailed
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, output_option, session_options
 from gpupack_cli.output import STYLES, show_document, show_lines
-from gpupack_cli.release import found_release
+from gpupack_cli.release import find_release
 from gpupack_cli.session import Session, run
 from gpupack_cli.text import plain
 
-SIGNS: Final = {
+LABELS: Final = {
     Level.OK: "ok  ",
     Level.WARNING: "warn",
     Level.FAILED: "FAIL",
@@ -36,20 +36,20 @@ SIGNS: Final = {
 def command(session: Session, *, quiet: bool, output: Output) -> None:
     """Check the installation, and list what is wrong and how to fix it.
 
-    It reads, and changes nothing. What it may not read is skipped. It ends with 1 where something
-    is broken; warnings alone are no failure.
+    It changes nothing. Checks whose objects you may not read are skipped. The exit status is 1
+    where something is broken, and 0 where there are only warnings.
     """
     run(lambda: _check(session, quiet=quiet, output=output))
 
 
 async def _check(session: Session, *, quiet: bool, output: Output) -> None:
     async with session.kubernetes() as api:
-        release = await found_release(session, api)
-        seen = await observed(api, importlib.metadata.version("gpupack-cli"), release)
+        release = await find_release(session, api)
+        seen = await read_cluster(api, importlib.metadata.version("gpupack-cli"), release)
         seen = dataclasses.replace(
             seen,
-            caller=await called(session, api, seen),
-            served=await served(session, api, release.namespace),
+            caller=await call_rest_api(session, api, seen),
+            served=await read_served(session, api, release.namespace),
         )
     found = findings(seen)
     shown = [each for each in found if not (quiet and each.level is Level.OK)]
@@ -58,21 +58,21 @@ async def _check(session: Session, *, quiet: bool, output: Output) -> None:
         show_document({"findings": shown, "failed": broken}, output)
     else:
         _print(shown)
-        if text := left_out(found):
+        if text := skipped_text(found):
             note(text)
     if broken:
-        raise ChecksFailed(f"{broken} of {len(found)} findings say that something is broken")
+        raise ChecksFailed(f"{broken} of {len(found)} findings are failures")
 
 
-def left_out(found: list[Finding]) -> str:
+def skipped_text(found: list[Finding]) -> str:
     """Return how many checks were skipped, and why; empty: none."""
     skipped = [each for each in found if each.level is Level.SKIPPED]
     if not skipped:
         return ""
     named = list(dict.fromkeys(each.check for each in skipped))
-    # The API server's own words for a missing permission.
+    # The API server's text for a missing permission.
     refused = all(" cannot " in each.message for each in skipped)
-    why = "you may not read what they look at" if refused else "their lines say why"
+    why = "you may not read their objects" if refused else "their lines have the reasons"
     were = "check was" if len(named) == 1 else "checks were"
     return f"{len(named)} {were} skipped ({', '.join(named)}): {why}"
 
@@ -80,7 +80,7 @@ def left_out(found: list[Finding]) -> str:
 def _print(found: list[Finding]) -> None:
     lines = list[Text]()
     for each in found:
-        line = Text(SIGNS[each.level], style=STYLES.get(each.level.value, ""))
+        line = Text(LABELS[each.level], style=STYLES.get(each.level.value, ""))
         line.append(f"  {each.check}: ", style="bold").append(plain(each.message))
         lines.append(line)
         if each.fix:

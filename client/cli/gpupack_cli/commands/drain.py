@@ -10,14 +10,14 @@ from typing import Final
 import click
 
 from gpupack_cli import written_names
-from gpupack_cli.errors import NotThere, UsageWrong
-from gpupack_cli.gpunode_writes import change
-from gpupack_cli.maintenance import drained
+from gpupack_cli.durations import duration_option
+from gpupack_cli.errors import ObjectNotFound, UsageInvalid
+from gpupack_cli.gpunode_writes import change_maintenance
+from gpupack_cli.maintenance import drain_entries
 from gpupack_cli.notes import note
 from gpupack_cli.options import session_options
 from gpupack_cli.session import Session, run
-from gpupack_cli.spans import span
-from gpupack_cli.worker_log import LOST_PAUSE, MAY_PASS, require_passing
+from gpupack_cli.worker_log import LOST_PAUSE_SECONDS, TRANSIENT_ERRORS, raise_permanent
 from gpupack_crds.gpunode import Drain
 from gpupack_crds.kinds import GPUNODES, GpuNode
 from gpupack_kubeclient.client import Api, Event, decode
@@ -33,7 +33,7 @@ SETTLE_SECONDS: Final = 5.0
 @click.option("--movable-only", is_flag=True, help="Stop only jobs that can be moved.")
 @click.option(
     "--stop-in",
-    callback=span(),
+    callback=duration_option(),
     help="Grace period of jobs that cannot be moved, such as 30m or 2h.",
 )
 @click.option("--no-wait", is_flag=True, help="Do not wait until the node is empty.")
@@ -48,12 +48,13 @@ def command(
 ) -> None:
     """Cordon all GPUs of NODE, stop their jobs, and wait until all are free.
 
-    GPUJobs with movable: true move as soon as there is a place for them; the others are stopped
-    and wait for another place, standalone pods are evicted. `gpupack gpu uncordon NODE` ends it.
-    Pods without GPUs stay: kubectl drain takes them off. Ctrl-C ends the waiting, not the drain.
+    GPUJobs with movable: true move as soon as there is a placement for them; other GPUJobs are
+    stopped and wait in the queue, and standalone pods are evicted. `gpupack gpu uncordon NODE`
+    ends the drain. Pods without GPUs stay: kubectl drain evicts them. Ctrl-C ends the waiting, not
+    the drain.
     """
     if movable_only and stop_in is not None:
-        raise UsageWrong("--stop-in is about what cannot be moved; leave out --movable-only")
+        raise UsageInvalid("--stop-in applies to jobs that cannot move; leave out --movable-only")
     drain: Drain = "Movable" if movable_only else "All"
     run(lambda: _drain(session, node, reason, drain=drain, after_seconds=stop_in, wait=not no_wait))
 
@@ -69,10 +70,12 @@ async def _drain(
 ) -> None:
     async with session.kubernetes() as api:
         later = None if after_seconds is None else dt.timedelta(seconds=after_seconds)
-        node = await change(
+        node = await change_maintenance(
             api,
             name,
-            lambda node: drained(node, reason, drain, api.clock.now() + later if later else None),
+            lambda node: drain_entries(
+                node, reason, drain, api.clock.now() + later if later else None
+            ),
         )
         note(f"{name} is drained: {reason}")
         if wait:
@@ -86,8 +89,8 @@ async def _until_empty(api: Api, node: GpuNode) -> None:
         # The agent counts a few seconds late: a pod that was bound just before the drain shows by
         # then.
         await asyncio.sleep(SETTLE_SECONDS)
-        if not holding(await api.get(GPUNODES, name)):
-            note(f"{name} is empty: no pod holds a GPU of it")
+        if not count_held(await api.get(GPUNODES, name)):
+            note(f"{name} is empty: no pod holds one of its GPUs")
             return
 
 
@@ -98,18 +101,18 @@ async def _until_reported_empty(api: Api, name: str) -> None:
         try:
             async with contextlib.aclosing(_states(api, name)) as states:
                 async for node in states:
-                    if not holding(node):
+                    if not count_held(node):
                         return
-                    if (text := left(node)) != shown:
+                    if (text := holders_text(node)) != shown:
                         note(text)
                         shown = text
         except Expired:
             continue
         except NotFound as error:
             raise _deleted(name) from error
-        except MAY_PASS as error:
-            require_passing(error)
-            await asyncio.sleep(LOST_PAUSE)
+        except TRANSIENT_ERRORS as error:
+            raise_permanent(error)
+            await asyncio.sleep(LOST_PAUSE_SECONDS)
 
 
 async def _states(api: Api, name: str) -> AsyncGenerator[GpuNode]:
@@ -125,15 +128,17 @@ async def _states(api: Api, name: str) -> AsyncGenerator[GpuNode]:
             yield decode(event.object, GpuNode)
 
 
-def _deleted(name: str) -> NotThere:
-    return NotThere(f"GPUNode {name} was deleted; a new one has no maintenance")
+def _deleted(name: str) -> ObjectNotFound:
+    return ObjectNotFound(f"GPUNode {name} was deleted; a new one has no maintenance")
 
 
-def holding(node: GpuNode) -> int:
+def count_held(node: GpuNode) -> int:
     """Return how many of its GPUs are held, whole or by shares."""
     return node.status.held + node.status.shared
 
 
-def left(node: GpuNode) -> str:
+def holders_text(node: GpuNode) -> str:
     """Return what still holds GPUs."""
-    return f"{holding(node)} of {node.status.gpus} GPUs are held, by {node.status.held_by or '…'}"
+    return (
+        f"{count_held(node)} of {node.status.gpus} GPUs are held, by {node.status.held_by or '…'}"
+    )

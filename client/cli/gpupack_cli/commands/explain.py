@@ -6,11 +6,11 @@ from rich.text import Text
 
 from gpupack.job_views import Explanation
 from gpupack_cli import written_names
-from gpupack_cli.cluster_warnings import warn
-from gpupack_cli.errors import NotAllowed, NotThere, ServiceAway
-from gpupack_cli.explanation import explained, explained_pod
-from gpupack_cli.listing import listed
-from gpupack_cli.namespaces import job_named
+from gpupack_cli.cluster_warnings import print_warnings
+from gpupack_cli.errors import ObjectNotFound, PermissionDenied, RestUnavailable
+from gpupack_cli.explanation import job_lines, pod_lines
+from gpupack_cli.listing import list_objects
+from gpupack_cli.namespaces import get_job
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, output_option, session_options
 from gpupack_cli.output import show_document, show_lines
@@ -34,9 +34,9 @@ POD = "pod/"
 def command(session: Session, job: str, *, output: Output) -> None:
     """Explain why JOB waits or how it ended, and what would help.
 
-    pod/NAME is a standalone pod: where it waits, the same; where it has a node, the node, its GPUs
-    and since when. Phase and reason stand in the object. Its position and what would help are the
-    REST API's to say; where that cannot be reached, the rest is shown nevertheless.
+    pod/NAME is a standalone pod: for a pending one the same is shown, for a bound one its node, its
+    GPUs and the time of the binding. The position and the advice come from the REST API; where it
+    cannot be reached, the other data is shown.
     """
     if job.startswith(POD):
         run(lambda: _show_pod(session, job.removeprefix(POD), output=output))
@@ -46,17 +46,17 @@ def command(session: Session, job: str, *, output: Output) -> None:
 
 async def _show(session: Session, name: str, *, output: Output) -> None:
     async with session.kubernetes() as api:
-        namespace = await session.here(api)
-        job = await job_named(api, name, namespace)
-        more = await _asked(session, api, f"jobs/{namespace}/{name}/explain")
+        namespace = await session.current_namespace(api)
+        job = await get_job(api, name, namespace)
+        more = await _explain_by_rest(session, api, f"jobs/{namespace}/{name}/explain")
         workers = await _workers(api, job)
         if not output.document and not job.status.finished:
-            await warn(api, job.spec)
+            await print_warnings(api, job.spec)
     if output.document:
         document = {"status": job.status, "explanation": more, "workers": workers}
         show_document(document, output)
         return
-    show_lines(map(Text, explained(job, more, workers)))
+    show_lines(map(Text, job_lines(job, more, workers)))
 
 
 async def _workers(api: Api, job: GpuJob) -> list[PlacedWorker]:
@@ -65,7 +65,9 @@ async def _workers(api: Api, job: GpuJob) -> list[PlacedWorker]:
     if job.status.attempt:
         selectors = {"labelSelector": f"{names.JOB_UID_LABEL}={job.metadata.uid}"}
         try:
-            pods = await listed(api, PODS, namespace=job.metadata.namespace, selectors=selectors)
+            pods = await list_objects(
+                api, PODS, namespace=job.metadata.namespace, selectors=selectors
+            )
         except Refused as error:
             note(f"without the names of pods: {error.said}")
     return list(placed_workers(job, pods))
@@ -73,21 +75,24 @@ async def _workers(api: Api, job: GpuJob) -> list[PlacedWorker]:
 
 async def _show_pod(session: Session, name: str, *, output: Output) -> None:
     async with session.kubernetes() as api:
-        namespace = await session.here(api)
+        namespace = await session.current_namespace(api)
         pod = await api.get(PODS, name, namespace=namespace)
         if pod.spec.node_name:
             _show_placed(PlacedPod.of(pod), output=output)
             return
         try:
-            more, is_queued = await _asked(session, api, f"pods/{namespace}/{name}/explain"), True
-        except NotThere:
+            more, is_queued = (
+                await _explain_by_rest(session, api, f"pods/{namespace}/{name}/explain"),
+                True,
+            )
+        except ObjectNotFound:
             more, is_queued = None, False
     if output.document:
         show_document({"explanation": more}, output)
         return
     messages = (each.message for each in pod.status.conditions if each.type == "PodScheduled")
     title, condition = f"{namespace}/{name}", next(messages, "")
-    show_lines(map(Text, explained_pod(title, condition, more, is_queued=is_queued)))
+    show_lines(map(Text, pod_lines(title, condition, more, is_queued=is_queued)))
 
 
 def _show_placed(pod: PlacedPod, *, output: Output) -> None:
@@ -97,10 +102,10 @@ def _show_placed(pod: PlacedPod, *, output: Output) -> None:
         show_lines(map(Text, pod.lines))
 
 
-async def _asked(session: Session, api: Api, path: str) -> Explanation | None:
+async def _explain_by_rest(session: Session, api: Api, path: str) -> Explanation | None:
     try:
         async with session.rest(api) as rest:
             return await rest.get(path, Explanation)
-    except (ServiceAway, NotAllowed) as error:
+    except (RestUnavailable, PermissionDenied) as error:
         note(f"without position and advice: {error}")
         return None

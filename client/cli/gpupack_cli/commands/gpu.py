@@ -10,14 +10,14 @@ import msgspec
 from gpupack_cli import written_names
 from gpupack_cli.answers import Holders
 from gpupack_cli.errors import CliError
-from gpupack_cli.gpunode_writes import change, node_named
-from gpupack_cli.maintenance import cordoned, device, one_of, uncordoned
+from gpupack_cli.gpunode_writes import change_maintenance, get_node
+from gpupack_cli.maintenance import cordon_entries, find_device, find_gpu, uncordon_entries
 from gpupack_cli.node_rows import GPU_COLUMNS, NodeGpus
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, output_option, session_options
 from gpupack_cli.output import show_document, show_table
 from gpupack_cli.rest import Rest
-from gpupack_cli.rest_nodes import one_node, read_or_asked
+from gpupack_cli.rest_nodes import one_node, read_with_fallback
 from gpupack_cli.rest_pages import pages
 from gpupack_cli.session import Session, run
 from gpupack_cli.text import plain
@@ -25,7 +25,7 @@ from gpupack_crds.kinds import GpuNode
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.errors import KubeError
 
-PAGE: Final = 5000
+PAGE_SIZE: Final = 5000
 
 
 @click.group(name="gpu")
@@ -41,8 +41,8 @@ def command() -> None:
 def show(session: Session, node: str, gpu: str, *, output: Output) -> None:
     """Show the GPUs of NODE, or one by its index or UUID.
 
-    Without permission to read GPUNodes, the REST API answers, without causes and
-    bus addresses.
+    Without permission to read GPUNodes, the data comes from the REST API, without causes and bus
+    addresses.
     """
     run(lambda: _show(session, node, gpu, output=output))
 
@@ -53,9 +53,9 @@ def show(session: Session, node: str, gpu: str, *, output: Output) -> None:
 @click.option("--reason", required=True, help="Reason, shown in the messages of pending jobs.")
 @session_options(namespaced=False)
 def cordon(session: Session, node: str, gpus: tuple[str, ...], *, reason: str) -> None:
-    """Give GPUs of NODE no new work; running work continues.
+    """Cordon GPUs of NODE: they get no new work, and running work continues.
 
-    GPUS are indices or UUIDs; without any it is all of them.
+    GPUS are indices or UUIDs (default: all GPUs of the node).
     """
     run(lambda: _cordon(session, node, gpus, reason))
 
@@ -71,11 +71,11 @@ def uncordon(session: Session, node: str, gpus: tuple[str, ...]) -> None:
 
 async def _show(session: Session, name: str, gpu: str, *, output: Output) -> None:
     async with session.kubernetes() as api:
-        shown = await read_or_asked(
-            session, api, lambda: _read(api, name), lambda rest: _asked(rest, name)
+        shown = await read_with_fallback(
+            session, api, lambda: _read_gpunode(api, name), lambda rest: _read_rest(rest, name)
         )
         held = await _holders(session, api, name)
-    rows = [one_of(name, shown.gpus, gpu)] if gpu else shown.gpus
+    rows = [find_gpu(name, shown.gpus, gpu)] if gpu else shown.gpus
     if held is not None:
         rows = [msgspec.structs.replace(row, holders=tuple(held[row.uuid])) for row in rows]
     if output.document:
@@ -91,7 +91,7 @@ async def _holders(session: Session, api: Api, node: str) -> defaultdict[str, li
     found = defaultdict[str, list[str]](list)
     try:
         async with session.rest(api) as rest:
-            async for page in pages(rest, "holders", Holders, node=node, limit=PAGE):
+            async for page in pages(rest, "holders", Holders, node=node, limit=PAGE_SIZE):
                 for each in page.holders:
                     found[each.uuid].append(plain(each.text))
     except (CliError, KubeError) as error:
@@ -100,28 +100,30 @@ async def _holders(session: Session, api: Api, node: str) -> defaultdict[str, li
     return found
 
 
-async def _read(api: Api, name: str) -> NodeGpus:
-    return NodeGpus.of(await node_named(api, name))
+async def _read_gpunode(api: Api, name: str) -> NodeGpus:
+    return NodeGpus.from_object(await get_node(api, name))
 
 
-async def _asked(rest: Rest, name: str) -> NodeGpus:
-    return NodeGpus.of_answer(await one_node(rest, name))
+async def _read_rest(rest: Rest, name: str) -> NodeGpus:
+    return NodeGpus.from_rest(await one_node(rest, name))
 
 
 async def _cordon(session: Session, name: str, gpus: tuple[str, ...], reason: str) -> None:
     async with session.kubernetes() as api:
-        await change(api, name, lambda node: cordoned(node, _uuids(node, gpus), reason))
+        await change_maintenance(
+            api, name, lambda node: cordon_entries(node, _uuids(node, gpus), reason)
+        )
     note(f"{_which(name, gpus)} cordoned: {reason}")
 
 
 async def _uncordon(session: Session, name: str, gpus: tuple[str, ...]) -> None:
     async with session.kubernetes() as api:
-        await change(api, name, lambda node: uncordoned(node, _uuids(node, gpus)))
+        await change_maintenance(api, name, lambda node: uncordon_entries(node, _uuids(node, gpus)))
     note(f"{_which(name, gpus)} back in service")
 
 
 def _uuids(node: GpuNode, gpus: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(device(node, each).uuid for each in gpus))
+    return tuple(dict.fromkeys(find_device(node, each).uuid for each in gpus))
 
 
 def _which(node: str, gpus: tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ import datetime as dt
 import click
 
 from gpupack_cli.job_rows import JOB_COLUMNS, JobRow
-from gpupack_cli.listing import listed
+from gpupack_cli.listing import list_objects
 from gpupack_cli.namespaces import require_namespace
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, all_namespaces, output_option, session_options
@@ -31,25 +31,25 @@ def command(session: Session, *, everywhere: bool, phase: str | None, output: Ou
 
 async def _show(session: Session, *, everywhere: bool, phase: str | None, output: Output) -> None:
     async with session.kubernetes() as api:
-        namespace = "" if everywhere else await session.here(api)
-        found = await listed(api, GPUJOBS, namespace=namespace)
+        namespace = "" if everywhere else await session.current_namespace(api)
+        found = await list_objects(api, GPUJOBS, namespace=namespace)
         if not found:
             await require_namespace(api, namespace)
-    rows = [JobRow.of(job) for job in found if phase in {None, job.status.phase}]
+    rows = [JobRow.from_object(job) for job in found if phase in {None, job.status.phase}]
     if output.document:
         show_document({"jobs": rows}, output)
         return
     if not rows:
-        note(none_found(namespace, phase, others=len(found)))
+        note(empty_text(namespace, phase, others=len(found)))
         return
     now = dt.datetime.now(dt.UTC)
     show_table(JOB_COLUMNS, (row.cells(now) for row in rows), output)
 
 
-def none_found(namespace: str, phase: str | None, *, others: int) -> str:
+def empty_text(namespace: str, phase: str | None, *, others: int) -> str:
     """Return what does not exist, and how many jobs there are in other phases."""
     where = f"namespace {namespace}" if namespace else "the cluster"
     if phase is None:
         return f"no GPUJobs in {where}"
-    has = f"; of other phases it has {others}" if others else ""
-    return f"no GPUJobs of phase {phase} in {where}{has}"
+    has = f"; {others} in other phases" if others else ""
+    return f"no GPUJobs in phase {phase} in {where}{has}"

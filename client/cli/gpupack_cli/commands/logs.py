@@ -7,14 +7,14 @@ import click
 
 from gpupack_cli import written_names
 from gpupack_cli.chosen_workers import ChosenWorkers
-from gpupack_cli.errors import NotThere, UsageWrong
+from gpupack_cli.errors import ObjectNotFound, UsageInvalid
 from gpupack_cli.log_sink import LogSink
-from gpupack_cli.namespaces import job_named
+from gpupack_cli.namespaces import get_job
 from gpupack_cli.notes import note
 from gpupack_cli.options import session_options
 from gpupack_cli.saved_log import last_lines, saved_log
 from gpupack_cli.session import Session, run
-from gpupack_cli.watching import watched_to_its_end
+from gpupack_cli.watching import follow_to_end
 from gpupack_cli.worker import Worker, workers_of
 from gpupack_cli.worker_log import WorkerLog
 from gpupack_crds import indices, names
@@ -27,7 +27,7 @@ from gpupack_kubeclient.resources import PODS
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class LogOptions:
     """The options of `logs`.
 
     Attributes:
@@ -65,60 +65,62 @@ def command(  # noqa: PLR0913 - an argument for each option
     tail: int | None,
     raw: bool,
 ) -> None:
-    """Show what the workers of JOB print.
+    """Show the logs of the workers of JOB.
 
-    Of up to eight workers all are shown, each line with its worker; of more the first, or those
-    that are named. Of an attempt that was stopped the last lines are shown, as they were saved.
+    Up to eight workers are all shown, each line with its worker. Of a larger job the first worker
+    is shown, or those of --worker. Of a stopped attempt the saved last lines are shown.
     """
     wanted = frozenset(workers)
     if follow and attempt is not None:
-        raise UsageWrong("--attempt does not go with --follow; leave out one of them")
+        raise UsageInvalid("--attempt excludes --follow; leave out one of them")
     if follow:
         run(lambda: _follow(session, job, workers=wanted, tail=tail, raw=raw))
     else:
-        asked = Wanted(workers=wanted, attempt=attempt, tail=tail, raw=raw)
-        run(lambda: _show(session, job, asked))
+        options = LogOptions(workers=wanted, attempt=attempt, tail=tail, raw=raw)
+        run(lambda: _show(session, job, options))
 
 
 async def _follow(
     session: Session, name: str, *, workers: frozenset[int], tail: int | None, raw: bool
 ) -> None:
     async with session.kubernetes() as api:
-        job = await job_named(api, name, await session.here(api))
+        job = await get_job(api, name, await session.current_namespace(api))
         require_workers(job, workers)
-        await watched_to_its_end(api, job, raw=raw, workers=workers, tail=tail)
+        await follow_to_end(api, job, raw=raw, workers=workers, tail=tail)
 
 
-async def _show(session: Session, name: str, wanted: Wanted) -> None:
+async def _show(session: Session, name: str, options: LogOptions) -> None:
     async with session.kubernetes() as api:
-        job = await job_named(api, name, await session.here(api))
-        require_workers(job, wanted.workers)
+        job = await get_job(api, name, await session.current_namespace(api))
+        require_workers(job, options.workers)
         workers = await _workers(api, job)
         newest = max((each.attempt for each in workers), default=0)
         # A stopped attempt has no pods, and is newer than a failed one.
         last = max(newest, job.status.attempt)
-        for attempt in (wanted.attempt,) if wanted.attempt else sorted({last, newest})[::-1]:
+        for attempt in (options.attempt,) if options.attempt else sorted({last, newest})[::-1]:
             pods = {each.index: each for each in workers if each.attempt == attempt}
-            if await _show_attempt(api, job, attempt, pods, wanted):
+            if await _show_attempt(api, job, attempt, pods, options):
                 return
-        raise NotThere(nothing(job, wanted.attempt))
+        raise ObjectNotFound(no_log_text(job, options.attempt))
 
 
 async def _show_attempt(
-    api: Api, job: GpuJob, attempt: int, workers: dict[int, Worker], wanted: Wanted
+    api: Api, job: GpuJob, attempt: int, workers: dict[int, Worker], options: LogOptions
 ) -> bool:
     """Print the logs of an attempt's pods and of those deleted; False: there are none."""
-    chosen = ChosenWorkers.of(job.spec, wanted.workers)
+    chosen = ChosenWorkers.of(job.spec, options.workers)
     pods = {index: workers[index] for index in sorted(workers.keys() & chosen.indices)}
     gone = chosen.expected(job, attempt) - pods.keys()
     saved = await _saved_texts(api, job, attempt) if gone or not pods else {}
     if pods:
-        await _print_all(api, job, pods, {i: saved[i] for i in gone & saved.keys()}, wanted, chosen)
+        await _print_all(
+            api, job, pods, {i: saved[i] for i in gone & saved.keys()}, options, chosen
+        )
         if without_log := gone - saved.keys():
             absent = "no pod; it was deleted, or is not created yet"
             note(f"not shown: {_named(without_log)}: {absent}")
     elif saved:
-        await _print_saved(saved, attempt, wanted, chosen)
+        await _print_saved(saved, attempt, options, chosen)
     return bool(pods or saved)
 
 
@@ -129,20 +131,20 @@ async def _saved_texts(api: Api, job: GpuJob, attempt: int) -> dict[int, str]:
 
 
 async def _print_saved(
-    saved: dict[int, str], attempt: int, wanted: Wanted, chosen: ChosenWorkers
+    saved: dict[int, str], attempt: int, options: LogOptions, chosen: ChosenWorkers
 ) -> None:
     texts = {
         worker: text
         for worker, text in saved.items()
-        if not wanted.workers or worker in wanted.workers
+        if not options.workers or worker in options.workers
     }
     if not texts:
-        raise NotThere(f"of attempt {attempt} no log of these workers was saved")
+        raise ObjectNotFound(f"no log of these workers was saved for attempt {attempt}")
     note(f"attempt {attempt} was stopped; these are the last lines of its workers")
-    sink = LogSink.of_stdout(raw=wanted.raw)
+    sink = LogSink.of_stdout(raw=options.raw)
     for worker, text in texts.items():
         prefix = f"[{worker}] " if chosen.prefix_lines or len(texts) > 1 else ""
-        await _write_saved(sink, text, prefix=prefix, tail=wanted.tail)
+        await _write_saved(sink, text, prefix=prefix, tail=options.tail)
 
 
 async def _write_saved(sink: LogSink, text: str, *, prefix: str, tail: int | None) -> None:
@@ -155,21 +157,21 @@ async def _print_all(
     job: GpuJob,
     pods: dict[int, Worker],
     saved: dict[int, str],
-    wanted: Wanted,
+    options: LogOptions,
     chosen: ChosenWorkers,
 ) -> None:
     """Print the logs of pods and the saved lines of other workers, by index; name what is missing.
 
     A pod may be deleted after the list: its last lines may be saved, too.
     """
-    sink, missing = LogSink.of_stdout(raw=wanted.raw), list[str]()
+    sink, missing = LogSink.of_stdout(raw=options.raw), list[str]()
     texts, shown = dict(saved), sorted(pods.keys() | saved.keys())
     for index in shown:
-        prefix, tail = chosen.prefix(index), wanted.tail
+        prefix, tail = chosen.prefix(index), options.tail
         try:
             if worker := pods.get(index):
                 await WorkerLog(
-                    api, worker, sink, prefix=prefix, over=lambda: True, tail=tail
+                    api, worker, sink, prefix=prefix, is_over=lambda: True, tail=tail
                 ).show()
                 continue
         except Invalid as error:
@@ -183,7 +185,7 @@ async def _print_all(
         note(f"the pod of worker {index} was deleted; these are its last lines")
         await _write_saved(sink, texts[index], prefix=prefix, tail=tail)
     if len(missing) == len(shown):
-        raise NotThere(f"nothing can be shown of {job.metadata.name}: {'; '.join(missing)}")
+        raise ObjectNotFound(f"nothing can be shown of {job.metadata.name}: {'; '.join(missing)}")
     for why in missing:
         note(f"not shown: {why}")
 
@@ -197,12 +199,12 @@ def require_workers(job: GpuJob, wanted: frozenset[int]) -> None:
     """Check that the job can have these workers; for others no log would ever appear.
 
     Raises:
-        NotThere: it has fewer.
+        ObjectNotFound: it has fewer.
     """
     last = job.spec.workers - 1
     if max(wanted, default=0) > last:
-        which = f"workers 0 to {last}" if last else "worker 0 alone"
-        raise NotThere(f"{job.metadata.name} has {which}, no worker {max(wanted)}")
+        which = f"workers 0 to {last}" if last else "only worker 0"
+        raise ObjectNotFound(f"{job.metadata.name} has {which}, and no worker {max(wanted)}")
 
 
 async def _workers(api: Api, job: GpuJob) -> list[Worker]:
@@ -214,7 +216,7 @@ async def _workers(api: Api, job: GpuJob) -> list[Worker]:
     return sorted(found, key=lambda each: each.index)
 
 
-def nothing(job: GpuJob, attempt: int | None) -> str:
+def no_log_text(job: GpuJob, attempt: int | None) -> str:
     """Return why an attempt has no logs."""
     status = job.status
     is_state = f"{status.phase}{f' ({status.reason})' if status.reason else ''}"
@@ -224,7 +226,7 @@ def nothing(job: GpuJob, attempt: int | None) -> str:
         return f"{job.metadata.name} has no attempt {attempt}; its last one is {status.attempt}"
     which = attempt or status.attempt
     return (
-        f"attempt {which} of {job.metadata.name}, which is {is_state}, has no pods any more, and "
-        "no log of it was saved; kept are the pods of the last two failed attempts and of the "
-        "attempt that ended the job, and the last lines of the last attempt that was stopped"
+        f"attempt {which} of {job.metadata.name} ({is_state}) has no pods and no saved log; only "
+        "the pods of the last two failed attempts and of the last attempt of a finished job are "
+        "kept, and the last lines of the last stopped attempt"
     )

@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from gpupack_cli.listing import listed
+from gpupack_cli.listing import list_objects
 from gpupack_cli.namespaces import require_namespace
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, all_namespaces, output_option, session_options
@@ -17,20 +17,20 @@ from gpupack_crds.kinds import GPUCOHORTS, GPUQUOTAS, GpuCohort, GpuQuota
 COLUMNS: Final = (
     Column("namespace"),
     Column("cohort"),
-    Column("model", least_width=70),
+    Column("model", min_width=70),
     Column("nominal", right=True),
     Column("used", right=True),
     Column("borrowed", right=True),
     Column("lent", right=True),
     Column("share", right=True, wide=True),
-    Column("running", right=True, least_width=90),
+    Column("running", right=True, min_width=90),
     Column("waiting", right=True),
-    Column("problem", least_width=100, rest=True),
+    Column("problem", min_width=100, rest=True),
 )
 
 
 class QuotaRow(msgspec.Struct, frozen=True):
-    """Promised and used GPUs of a namespace or cohort; for one model, or all (`*`)."""
+    """Nominal and used GPUs of a namespace or cohort; for one model, or `all`."""
 
     namespace: str
     cohort: str
@@ -63,10 +63,10 @@ async def _show(session: Session, *, everywhere: bool, cohorts: bool, output: Ou
     found: list[GpuQuota] | list[GpuCohort]
     async with session.kubernetes() as api:
         if cohorts:
-            found = await listed(api, GPUCOHORTS)
+            found = await list_objects(api, GPUCOHORTS)
         else:
-            namespace = "" if everywhere else await session.here(api)
-            found = await listed(api, GPUQUOTAS, namespace=namespace)
+            namespace = "" if everywhere else await session.current_namespace(api)
+            found = await list_objects(api, GPUQUOTAS, namespace=namespace)
             if not found:
                 await require_namespace(api, namespace)
     rows = [row for item in found for row in rows_of(item)]

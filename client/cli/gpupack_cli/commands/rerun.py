@@ -21,16 +21,16 @@ from gpupack_crds.lifecycle import rerun
 )
 @session_options()
 def command(session: Session, job: str, *, new_name: str) -> None:
-    """Make a new job of the same spec as JOB, which has ended, and print its name.
+    """Create a new job from the spec of the finished JOB, and print its name.
 
-    JOB stays as it is, with its results, attempts and costs. Scripts that went with it are copied.
+    JOB does not change: it keeps its results, attempts and costs. Its scripts are copied.
     """
     run(lambda: _rerun(session, job, new_name))
 
 
 async def _rerun(session: Session, name: str, new_name: str) -> None:
     async with session.kubernetes() as api:
-        namespace = await session.here(api)
+        namespace = await session.current_namespace(api)
         job = await rerun(api, name, namespace=namespace, new_name=new_name)
     note(f"gpujob {namespace}/{job.metadata.name} created, a rerun of {name}")
     click.echo(job.metadata.name)

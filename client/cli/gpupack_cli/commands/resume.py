@@ -16,13 +16,13 @@ from gpupack_crds.lifecycle import set_suspended
 def command(session: Session, job: str) -> None:
     """Put the suspended JOB back into the queue.
 
-    Its place in the order is that of its creation; it waits from now on.
+    Its position is that of its creation time; its waiting time starts now.
     """
     run(lambda: _resume(session, job))
 
 
 async def _resume(session: Session, name: str) -> None:
     async with session.kubernetes() as api:
-        namespace = await session.here(api)
+        namespace = await session.current_namespace(api)
         await set_suspended(api, name, namespace=namespace, suspended=False)
     note(f"gpujob {namespace}/{name} resumed")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from gpupack_cli.errors import InputWrong
+from gpupack_cli.errors import InputInvalid
 from gpupack_cli.notes import note
 from gpupack_cli.options import session_options
 from gpupack_cli.session import Session, run
@@ -23,8 +23,8 @@ from gpupack_cli.session import Session, run
 def command(session: Session, *, filename: Path) -> None:
     """Write nodes, GPUs and their holders as one JSON document.
 
-    `gpupack-simulator` replays jobs on it (--snapshot FILE --adopt). Pods stand in it by UID. It
-    needs the right `get /snapshot`, which role gpupack-snapshot-reader gives.
+    `gpupack-simulator` replays jobs on it (--snapshot FILE --adopt). Pods are named by UID. The
+    command needs the permission `get /snapshot`, which role gpupack-snapshot-reader grants.
     """
     run(lambda: _write(session, filename))
 
@@ -36,6 +36,6 @@ async def _write(session: Session, path: Path) -> None:
         with click.open_file(str(path), "wb") as file:
             file.write(document + b"\n")
     except OSError as error:
-        raise InputWrong(f"{path} cannot be written: {error.strerror}") from error
+        raise InputInvalid(f"{path} cannot be written: {error.strerror}") from error
     if str(path) != "-":
         note(f"{len(document)} bytes written to {path}")

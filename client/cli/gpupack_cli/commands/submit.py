@@ -10,22 +10,22 @@ import click
 from click.core import ParameterSource
 
 from gpupack_cli import written_names
-from gpupack_cli.cluster_warnings import warn
-from gpupack_cli.errors import InputWrong, UsageWrong
-from gpupack_cli.job_manifest import Wanted, as_yaml, manifests, owned_by
+from gpupack_cli.cluster_warnings import print_warnings
+from gpupack_cli.durations import duration_option
+from gpupack_cli.errors import InputInvalid, UsageInvalid
+from gpupack_cli.job_manifest import JobOptions, as_yaml, build_manifests, owner_patch
 from gpupack_cli.notes import note
 from gpupack_cli.options import session_options
 from gpupack_cli.revising import revise
 from gpupack_cli.session import Session, run
-from gpupack_cli.spans import span
-from gpupack_cli.watching import watched_to_its_end
+from gpupack_cli.watching import follow_to_end
 from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.errors import AlreadyExists, KubeError, Refused, Unreachable
 from gpupack_kubeclient.objects import Json, Object
 from gpupack_kubeclient.resources import CONFIG_MAPS
 
-OF_ONE_THAT_EXISTS: Final = frozenset(
+NEW_JOB_OPTIONS: Final = frozenset(
     {
         "name",
         "gpus",
@@ -94,13 +94,13 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--deadline",
     "deadline_seconds",
-    callback=span(least_seconds=1),
+    callback=duration_option(min_seconds=1),
     help="Deadline over all attempts, such as 90s or 2h.",
 )
 @click.option(
     "--ttl",
     "ttl_seconds",
-    callback=span(),
+    callback=duration_option(),
     help="Time after which the finished job is deleted, such as 30m.",
 )
 @click.option(
@@ -119,22 +119,26 @@ def command(
 ) -> None:
     """Run COMMAND as a GPUJob, show its output, and exit with its status.
 
-    Write `--` before the command: `gpupack submit --gpus 2 --image I -- torchrun train.py`. GPUs
-    are counted for each worker. Scripts are in the command's working folder. Ctrl-C asks whether to
-    detach or to end the job; a second one detaches. `--on JOB` creates no job: it stops what JOB
-    runs, and runs COMMAND on the same GPUs.
+    Write `--` before the command: `gpupack submit --gpus 2 --image I -- torchrun train.py`. --gpus
+    counts the GPUs of each worker. Scripts are copied into the command's working folder. Ctrl-C
+    prompts whether to detach or to end the job; a second Ctrl-C detaches. `--on JOB` creates no
+    job: it stops the program of JOB, and runs COMMAND on the same GPUs.
     """
     _require_one_size()
     if on:
-        _require_alone("on", OF_ONE_THAT_EXISTS)
-    run(lambda: _submit(session, Wanted(**wanted), on=on, dry_run=dry_run, detach=detach, raw=raw))
+        _exclude_options("on", NEW_JOB_OPTIONS)
+    run(
+        lambda: _submit(
+            session, JobOptions(**wanted), on=on, dry_run=dry_run, detach=detach, raw=raw
+        )
+    )
 
 
 def _require_one_size() -> None:
-    """Refuse options that a share excludes; --gpus counts slices of --mig. Raises UsageWrong."""
+    """Refuse options that a share excludes; --gpus counts slices of --mig. Raises UsageInvalid."""
     excluded = [f"--{each}" for each in EXCLUDED_BY_SHARE if _is_given(each)]
     if _is_given("share") and excluded:
-        raise UsageWrong(
+        raise UsageInvalid(
             f"--share excludes {' and '.join(excluded)}: give a part of one GPU, or "
             "whole GPUs or MIG slices"
         )
@@ -145,33 +149,33 @@ def _is_given(name: str) -> bool:
     return source is ParameterSource.COMMANDLINE
 
 
-def _require_alone(name: str, others: frozenset[str]) -> None:
-    """Refuse options for a new job together with this one; raises UsageWrong."""
+def _exclude_options(name: str, others: frozenset[str]) -> None:
+    """Refuse options for a new job together with this one; raises UsageInvalid."""
     context = click.get_current_context()
     for other in sorted(others):
         if _is_given(other):
             option = next(each.opts[0] for each in context.command.params if each.name == other)
-            raise UsageWrong(f"{option} does not go with --{name}: that job has its GPUs already")
+            raise UsageInvalid(f"{option} excludes --{name}: that job has its GPUs already")
 
 
 async def _submit(
-    session: Session, wanted: Wanted, *, on: str | None, dry_run: bool, detach: bool, raw: bool
+    session: Session, wanted: JobOptions, *, on: str | None, dry_run: bool, detach: bool, raw: bool
 ) -> None:
     if dry_run:
-        _print(*manifests(wanted, session.namespace))
+        _print(*build_manifests(wanted, session.namespace))
         return
     async with session.kubernetes() as api:
-        made = manifests(wanted, await session.here(api))
+        made = build_manifests(wanted, await session.current_namespace(api))
         job = await (revise(api, on, *made) if on else _create(api, *made))
         where = f"-n {job.metadata.namespace} {job.metadata.name}"
         done = f"has revision {job.spec.revision}" if on else "created"
         note(f"gpujob {job.metadata.namespace}/{job.metadata.name} {done}")
-        await warn(api, job.spec)
+        await print_warnings(api, job.spec)
         if detach:
-            note(f"follow it by: gpupack logs -f {where}")
+            note(f"follow it with: gpupack logs -f {where}")
             click.echo(job.metadata.name)
             return
-        await watched_to_its_end(api, job, raw=raw)
+        await follow_to_end(api, job, raw=raw)
 
 
 async def _create(api: Api, manifest: Json, config: Json | None) -> GpuJob:
@@ -201,12 +205,12 @@ async def _create(api: Api, manifest: Json, config: Json | None) -> GpuJob:
             raise
         if not isinstance(error, Unreachable) or error.sent:
             name = manifest["metadata"]["name"]
-            note(f"gpujob {namespace}/{name} may have been created; `gpupack jobs` says")
+            note(f"gpujob {namespace}/{name} may have been created; check with `gpupack jobs`")
         raise
     if scripts is not None:
         await _own(api, scripts, job)
     if interrupted:
-        note(f"gpujob {namespace}/{job.metadata.name} created; it goes on")
+        note(f"gpujob {namespace}/{job.metadata.name} created; it continues")
         raise asyncio.CancelledError
     return job
 
@@ -215,7 +219,7 @@ async def _created_scripts(api: Api, config: Json, manifest: Json) -> Object:
     """Create the scripts' ConfigMap, which has the job's name; report a taken name as the job's.
 
     Raises:
-        InputWrong: a job of this name exists.
+        InputInvalid: a job of this name exists.
     """
     namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
     try:
@@ -225,7 +229,7 @@ async def _created_scripts(api: Api, config: Json, manifest: Json) -> Object:
             await api.get(GPUJOBS, name, namespace=namespace)
         except KubeError:
             raise error from None
-        raise InputWrong(
+        raise InputInvalid(
             f"gpujob {namespace}/{name} exists already; choose another --name, or delete that one"
         ) from error
 
@@ -234,9 +238,9 @@ async def _own(api: Api, scripts: Object, job: GpuJob) -> None:
     metadata = {"name": job.metadata.name, "uid": job.metadata.uid}
     namespace, name = scripts.metadata.namespace, scripts.metadata.name
     try:
-        await api.merge(CONFIG_MAPS, name, owned_by({"metadata": metadata}), namespace=namespace)
+        await api.merge(CONFIG_MAPS, name, owner_patch({"metadata": metadata}), namespace=namespace)
     except KubeError as error:
-        note(f"configmap {namespace}/{name} does not go with the job, delete it after: {error}")
+        note(f"configmap {namespace}/{name} is not deleted with the job, delete it later: {error}")
 
 
 def _print(manifest: Json, config: Json | None) -> None:

@@ -24,6 +24,6 @@ def command(session: Session, job: str) -> None:
 
 async def _suspend(session: Session, name: str) -> None:
     async with session.kubernetes() as api:
-        namespace = await session.here(api)
+        namespace = await session.current_namespace(api)
         await set_suspended(api, name, namespace=namespace, suspended=True)
     note(f"gpujob {namespace}/{name} suspended")

@@ -10,10 +10,10 @@ import click
 
 from gpupack_cli import live_view
 from gpupack_cli.answers import Status
-from gpupack_cli.bars import drawn, of_answer, of_gpunode, ordered
-from gpupack_cli.errors import NotAllowed, ServiceAway, SettingsWrong
-from gpupack_cli.listing import listed
-from gpupack_cli.live_view import Look, Seen
+from gpupack_cli.bars import bar_from_gpunode, bar_from_rest, render_bars, sort_bars
+from gpupack_cli.errors import ConfigurationInvalid, PermissionDenied, RestUnavailable
+from gpupack_cli.listing import list_objects
+from gpupack_cli.live_view import NodesState, ReadNodes
 from gpupack_cli.notes import note
 from gpupack_cli.options import Output, output_option, session_options
 from gpupack_cli.output import show, show_document
@@ -25,10 +25,10 @@ from gpupack_kubeclient.client import Api
 from gpupack_terminal import console, screen
 
 
-def _a_number(_context: click.Context, _option: click.Parameter, value: float) -> float:
+def _require_number(_context: click.Context, _option: click.Parameter, value: float) -> float:
     """Refuse nan, which is in every range."""
     if value != value:  # noqa: PLR0124 - true only for nan
-        raise click.BadParameter("it is no number of seconds")
+        raise click.BadParameter("it is not a number of seconds")
     return value
 
 
@@ -40,7 +40,7 @@ def _a_number(_context: click.Context, _option: click.Parameter, value: float) -
     default=2.0,
     show_default=True,
     type=click.FloatRange(0.5, 3600),
-    callback=_a_number,
+    callback=_require_number,
 )
 @click.option("--sort", type=click.Choice(("name", "used", "free")), default="name")
 @click.option(
@@ -60,10 +60,10 @@ async def _show(
     async with session.kubernetes() as api:
         nodes = Nodes(session, api)
 
-        def chosen(seen: Seen) -> Seen:
+        def chosen(seen: NodesState) -> NodesState:
             bars, status = seen
             kept = [bar for bar in bars if part.lower() in f"{bar.name} {bar.model}".lower()]
-            return ordered(kept, by=sort), None if part else status
+            return sort_bars(kept, by=sort), None if part else status
 
         shown = screen(sys.stdout)
         if output.document or once or not shown.live:
@@ -74,9 +74,11 @@ async def _show(
                 return
             width = None if output is Output.WIDE else shown.columns
             moment = dt.datetime.now(dt.UTC)
-            show(drawn(bars, status=status, moment=moment, width=width, lines=None))
+            show(render_bars(bars, status=status, moment=moment, width=width, lines=None))
             return
-        await live_view.watched(nodes.opened, chosen, console=console(), interval_seconds=interval)
+        await live_view.run_live_view(
+            nodes.opened, chosen, console=console(), interval_seconds=interval
+        )
 
 
 class Nodes:
@@ -92,7 +94,7 @@ class Nodes:
         self._answered = False
 
     @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncGenerator[Look]:
+    async def opened(self) -> AsyncGenerator[ReadNodes]:
         """Open the REST API, which has each GPU, or else GPUNodes, which have counts.
 
         GPUNodes are used only where the REST API has never answered.
@@ -104,26 +106,26 @@ class Nodes:
             try:
                 rest = await stack.enter_async_context(self._session.rest(self._api))
                 await rest.get("status", Status)
-            except (ServiceAway, NotAllowed) as error:
+            except (RestUnavailable, PermissionDenied) as error:
                 if self._answered:
                     raise
                 # Where the cluster itself does not answer, that is the error.
-                await _counted(self._api)
-                note(f"the holders of single GPUs are unknown, only counts are shown: {error}")
-                yield lambda: _counted(self._api)
-            except SettingsWrong as error:
+                await _read_gpunodes(self._api)
+                note(f"single GPUs are not available, only counts are shown: {error}")
+                yield lambda: _read_gpunodes(self._api)
+            except ConfigurationInvalid as error:
                 if not self._answered:
                     raise
                 # A file that is being replaced, such as the CA's, is empty for a moment.
-                raise ServiceAway(str(error)) from error
+                raise RestUnavailable(str(error)) from error
             else:
                 self._answered = True
-                yield lambda: _known(rest)
+                yield lambda: _read_rest(rest)
 
 
-async def _known(rest: Rest) -> Seen:
-    return [of_answer(node) for node in await all_nodes(rest)], await rest.get("status", Status)
+async def _read_rest(rest: Rest) -> NodesState:
+    return [bar_from_rest(node) for node in await all_nodes(rest)], await rest.get("status", Status)
 
 
-async def _counted(api: Api) -> Seen:
-    return [of_gpunode(node) for node in await listed(api, GPUNODES)], None
+async def _read_gpunodes(api: Api) -> NodesState:
+    return [bar_from_gpunode(node) for node in await list_objects(api, GPUNODES)], None

@@ -9,9 +9,9 @@ import msgspec
 from rich.text import Text
 
 from gpupack_cli import figures
-from gpupack_cli.answers import GivenDevice, WhatIf
-from gpupack_cli.errors import InputWrong
-from gpupack_cli.explanation import of_others, queued
+from gpupack_cli.answers import PlannedDevice, WhatIf
+from gpupack_cli.errors import InputInvalid
+from gpupack_cli.explanation import hidden_text, queue_lines
 from gpupack_cli.manifest_files import objects_of_kind
 from gpupack_cli.options import Output, output_option, session_options
 from gpupack_cli.output import show_document, show_lines
@@ -57,9 +57,9 @@ def command(
 
 async def _show(session: Session, named: str, body: dict[str, Any], *, output: Output) -> None:
     async with session.kubernetes() as api, session.rest(api) as rest:
-        namespace = session.namespace or named or await session.here(api)
-        if rest.shows_certificate:
-            body |= await _judged(api, body["job"], namespace)
+        namespace = session.namespace or named or await session.current_namespace(api)
+        if rest.uses_certificate:
+            body |= await _check_job(api, body["job"], namespace)
         answer = await rest.post("what-if", {"namespace": namespace, **body}, WhatIf)
     if output.document:
         show_document(answer, output)
@@ -67,7 +67,7 @@ async def _show(session: Session, named: str, body: dict[str, Any], *, output: O
     show_lines(map(Text, format_answer(answer)))
 
 
-async def _judged(api: "Api", spec: dict[str, Any], namespace: str) -> dict[str, Any]:
+async def _check_job(api: "Api", spec: dict[str, Any], namespace: str) -> dict[str, Any]:
     """Have the API server check the job: a certificate cannot be passed on; raises KubeError."""
     from gpupack_crds.dry_run import judged  # noqa: PLC0415 - as Session.kubernetes
 
@@ -96,7 +96,7 @@ def format_answer(answer: WhatIf) -> list[str]:
         on_it = f", GPU {noun} {devices}" if devices else ""
         lines.append(f"  worker {each.worker}: {plain(each.node)}{on_it}")
     if answer.outcome == "Waits":
-        lines += queued(
+        lines += queue_lines(
             answer.position,
             answer.waiting,
             estimated_wait_seconds=answer.estimated_wait_seconds,
@@ -104,7 +104,7 @@ def format_answer(answer: WhatIf) -> list[str]:
         )
     stopped = [plain(each.text) for each in answer.preempts]
     if answer.preempts_hidden:
-        stopped.append(of_others(answer.preempts_hidden))
+        stopped.append(hidden_text(answer.preempts_hidden))
     if stopped:
         lines.append(f"  Would preempt: {', '.join(stopped)}")
     if answer.would_help:
@@ -112,18 +112,18 @@ def format_answer(answer: WhatIf) -> list[str]:
     return lines
 
 
-def _part(device: GivenDevice) -> str:
+def _part(device: PlannedDevice) -> str:
     return f"{figures.percent(device.percent)}, {figures.memory(device.memory_mib)}"
 
 
 def _one(found: list[dict[str, Any]], path: Path) -> dict[str, Any]:
     if len(found) != 1:
-        raise InputWrong(f"{path} holds {len(found)} GPUJobs; give exactly one")
+        raise InputInvalid(f"{path} has {len(found)} GPUJobs; give exactly one")
     return found[0]
 
 
 def _quota(item: dict[str, Any], path: Path | None) -> dict[str, Any]:
     namespace = (item.get("metadata") or {}).get("namespace")
     if not namespace:
-        raise InputWrong(f"a GPUQuota in {path} has no metadata.namespace; set it")
+        raise InputInvalid(f"a GPUQuota in {path} has no metadata.namespace; set it")
     return {"namespace": namespace, "spec": item.get("spec") or {}}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of an installation: its state is read once, and pure functions judge it.
+"""Checks of an installation: its state is read once, and pure functions check it.
 
 * `views`: the objects with the fields that are read.
-* `observed`: everything that was read, or why it could not be.
+* `cluster_state`: everything that was read, or why it could not be.
 * `reading`: reads it.
-* `calling`: calls the REST API as the caller would.
+* `rest_call`: calls the REST API as the caller would.
 * `served`: reads the certificates that pods serve.
 * `finding`: the result of a check.
 * `installed`, `parts`, `nodes`, `inventories`, `pending_pods`, `renewals`: the checks.

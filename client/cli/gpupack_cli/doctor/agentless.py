@@ -4,9 +4,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from gpupack_cli.doctor.cluster_state import ClusterState
 from gpupack_cli.doctor.finding import Finding, failed, ok, skipped
-from gpupack_cli.doctor.nodes import some
-from gpupack_cli.doctor.observed import Observed
+from gpupack_cli.doctor.nodes import first_names
 from gpupack_cli.doctor.parts import AGENT
 from gpupack_cli.doctor.views import Toleration
 from gpupack_crds import names
@@ -36,12 +36,12 @@ MODEL_LABELS: Final = (
 """Labels with which clouds name the model of a node's GPUs."""
 
 REPELLING: Final = ("NoSchedule", "NoExecute")
-OF_KUBERNETES: Final = "node.kubernetes.io/"
+KUBERNETES_PREFIX: Final = "node.kubernetes.io/"
 """Prefix of taints that follow a node's state; DaemonSets tolerate most of them."""
 VALUES: Final = "agent.nodeSelector, agent.affinity, agent.excludedNodes and agent.tolerations"
 
 
-def without_agent(seen: Observed) -> Iterator[Finding]:
+def without_agent(seen: ClusterState) -> Iterator[Finding]:
     """Find nodes with GPUs, by other sources, for which no agent reports any."""
     check = "nodes without agent"
     if refused := seen.nodes.refused or seen.gpu_nodes.refused:
@@ -61,14 +61,14 @@ def without_agent(seen: Observed) -> Iterator[Finding]:
     for taints, nodes in lacking.items():
         yield _lacking(check, nodes, taints)
     if not lacking:
-        note = f"; taints keep the agent away from {some(others)}" if others else ""
-        yield ok(check, f"every node on which GPUs are seen is reported{note}")
+        note = f"; taints keep the agent away from {first_names(others)}" if others else ""
+        yield ok(check, f"an agent reports every node with known GPUs{note}")
 
 
 def _lacking(check: str, nodes: list[str], taints: Sequence[objects.Taint]) -> Finding:
-    message = f"{some(nodes)} have GPUs and no agent that reports them"
+    message = f"{first_names(nodes)} have GPUs and no agent that reports them"
     if not taints:
-        return failed(check, message, fix=f"look at {VALUES}")
+        return failed(check, message, fix=f"check {VALUES}")
     said = ", ".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in taints)
     entries = ", ".join(f"{{key: {key}, operator: Exists}}" for key in {t.key: 0 for t in taints})
     return failed(
@@ -79,14 +79,14 @@ def _lacking(check: str, nodes: list[str], taints: Sequence[objects.Taint]) -> F
 
 
 def has_gpus(node: objects.Node) -> bool:
-    """Tell whether a device plugin, a discovery or the cloud reports GPUs."""
+    """Return whether a device plugin, a discovery or the cloud reports GPUs."""
     labels = node.metadata.labels
     served = any(str(node.status.allocatable.get(name, 0)) != "0" for name in GPU_RESOURCES)
     marked = any(labels.get(name) == "true" for name in GPU_LABELS)
     return served or marked or any(labels.get(name) for name in MODEL_LABELS)
 
 
-def repelling(node: objects.Node, seen: Observed) -> tuple[objects.Taint, ...]:
+def repelling(node: objects.Node, seen: ClusterState) -> tuple[objects.Taint, ...]:
     """Return the node's taints that keep the agent away; none where the DaemonSet is unknown."""
     agent = seen.daemon_sets.named(AGENT)
     if agent is None:
@@ -96,13 +96,13 @@ def repelling(node: objects.Node, seen: Observed) -> tuple[objects.Taint, ...]:
         taint
         for taint in node.spec.taints
         if taint.effect in REPELLING
-        and not taint.key.startswith(OF_KUBERNETES)
+        and not taint.key.startswith(KUBERNETES_PREFIX)
         and not any(tolerates(each, taint) for each in tolerations)
     )
 
 
 def tolerates(toleration: Toleration, taint: objects.Taint) -> bool:
-    """Tell whether a toleration covers a taint; without a key it covers every one."""
+    """Return whether a toleration covers a taint; without a key it covers every taint."""
     return (
         toleration.effect in ("", taint.effect)
         and toleration.key in ("", taint.key)

@@ -14,10 +14,10 @@ from gpupack_cli.doctor import (
     pending_pods,
     renewals,
 )
+from gpupack_cli.doctor.cluster_state import ClusterState
 from gpupack_cli.doctor.finding import Finding
-from gpupack_cli.doctor.observed import Observed
 
-CHECKS: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (
+CHECKS: Final[tuple[Callable[[ClusterState], Iterator[Finding]], ...]] = (
     installed.kubernetes_version,
     installed.kinds,
     parts.parts,
@@ -43,6 +43,6 @@ CHECKS: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (
 )
 
 
-def findings(seen: Observed) -> list[Finding]:
+def findings(seen: ClusterState) -> list[Finding]:
     """Return the findings of all checks."""
     return [finding for check in CHECKS for finding in check(seen)]

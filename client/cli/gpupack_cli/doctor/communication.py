@@ -5,9 +5,9 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import Final
 
+from gpupack_cli.doctor.cluster_state import ClusterState
 from gpupack_cli.doctor.finding import Finding, ok, skipped, warning
-from gpupack_cli.doctor.nodes import some
-from gpupack_cli.doctor.observed import Observed
+from gpupack_cli.doctor.nodes import first_names
 from gpupack_cli.doctor.views import SeenGpuJob
 
 FAST_COMMUNICATION: Final = "FastCommunication"
@@ -16,7 +16,7 @@ RECENT: Final = dt.timedelta(days=1)
 MESSAGE_CHARACTERS: Final = 400
 
 
-def slow_gangs(seen: Observed) -> Iterator[Finding]:
+def slow_gangs(seen: ClusterState) -> Iterator[Finding]:
     """Yield gangs that run, or ended in the last day, and are reported as slow."""
     check = "communication"
     if seen.gpu_jobs.refused:
@@ -24,13 +24,13 @@ def slow_gangs(seen: Observed) -> Iterator[Finding]:
         return
     slow = [(job, text) for job in seen.gpu_jobs.items if (text := _said(job, seen.now))]
     if not slow:
-        yield ok(check, "no gang of the last day says that it leaves NVLink unused")
+        yield ok(check, "no gang of the last day reports that it does not use NVLink")
         return
     names = [f"{job.metadata.namespace}/{job.metadata.name}" for job, _ in slow]
     yield warning(
         check,
-        f"{some(names)}: {slow[0][1]}",
-        fix="docs/communication.md, How to check: what a gang uses, and why",
+        f"{first_names(names)}: {slow[0][1]}",
+        fix="see docs/communication.md, How to check",
     )
 
 

@@ -16,7 +16,7 @@ class Level(enum.StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One sentence about one thing, with a fix where it is not healthy.
+    """The result of one check, with a fix where it is not ok.
 
     Attributes:
         check: name of the check.
@@ -32,7 +32,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def ok(check: str, message: str) -> Finding:
-    """Return a finding that all is well."""
+    """Return a finding that the check succeeded."""
     return Finding(check, Level.OK, message)
 
 

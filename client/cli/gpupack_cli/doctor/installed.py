@@ -4,8 +4,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from gpupack_cli.doctor.cluster_state import ClusterState
 from gpupack_cli.doctor.finding import Finding, failed, ok, skipped, warning
-from gpupack_cli.doctor.observed import Observed
 from gpupack_crds import generate, names
 
 UPGRADE: Final = "upgrade the chart with crds.install=true, or apply crds/*.yaml of its release"
@@ -14,7 +14,7 @@ REINSTALL: Final = "run `helm upgrade` of the chart again"
 OLDEST_MINOR: Final = 34
 """Oldest supported minor version of Kubernetes 1: docs/install.md."""
 
-ALWAYS: Final = (
+REQUIRED_POLICIES: Final = (
     "gpupack-agents",
     "gpupack-jobs",
     "gpupack-operator",
@@ -22,7 +22,7 @@ ALWAYS: Final = (
     "gpupack-scheduler",
     "gpupack-scheduler-nodes",
 )
-BY_VALUE: Final = {
+OPTIONAL_POLICIES: Final = {
     "gpupack-devices": "admission.protectDevices",
     "gpupack-pods": "admission.checkPods",
     "gpupack-pod-changes": "admission.checkPods",
@@ -38,12 +38,12 @@ BY_VALUE: Final = {
 _KINDS: Final = (generate.gpujob, generate.gpunode, generate.gpuquota, generate.gpucohort)
 
 
-def kubernetes_version(seen: Observed) -> Iterator[Finding]:
+def kubernetes_version(seen: ClusterState) -> Iterator[Finding]:
     """Check that the API server's version is supported."""
     check = "kubernetes version"
     minor = "".join(filter(str.isdigit, seen.server.minor))
     if not minor:
-        yield skipped(check, f"the API server calls itself {seen.server.git_version!r}")
+        yield skipped(check, f"unknown version of the API server: {seen.server.git_version!r}")
     elif int(minor) < OLDEST_MINOR:
         yield failed(
             check,
@@ -54,7 +54,7 @@ def kubernetes_version(seen: Observed) -> Iterator[Finding]:
         yield ok(check, f"Kubernetes {seen.server.git_version}")
 
 
-def kinds(seen: Observed) -> Iterator[Finding]:
+def kinds(seen: ClusterState) -> Iterator[Finding]:
     """Check that the kinds exist, are established, and have the fields that this command knows."""
     check = "kinds (CRDs)"
     if seen.crds.refused and not seen.crds.items:
@@ -68,10 +68,10 @@ def kinds(seen: Observed) -> Iterator[Finding]:
         if finding is not None:
             yield finding
     if not problems:
-        yield ok(check, f"{len(_KINDS)} kinds of {names.API_VERSION}, as this command knows them")
+        yield ok(check, f"{len(_KINDS)} kinds of {names.API_VERSION}, the same as in this command")
 
 
-def _kind(seen: Observed, wanted: Mapping[str, Any]) -> Finding | None:
+def _kind(seen: ClusterState, wanted: Mapping[str, Any]) -> Finding | None:
     check, name = "kinds (CRDs)", wanted["metadata"]["name"]
     crd = seen.crds.named(name)
     if crd is None:
@@ -98,7 +98,7 @@ def _kind(seen: Observed, wanted: Mapping[str, Any]) -> Finding | None:
     return None
 
 
-def admission(seen: Observed) -> Iterator[Finding]:
+def admission(seen: ClusterState) -> Iterator[Finding]:
     """Check that the policies exist and are bound; report those that a value turned off."""
     check = "admission policies"
     if refused := seen.policies.refused or seen.bindings.refused:
@@ -107,14 +107,14 @@ def admission(seen: Observed) -> Iterator[Finding]:
     there = {each.metadata.name: each for each in seen.policies.items}
     bound = {each.spec.policy_name for each in seen.bindings.items}
     problems = 0
-    for name in (*ALWAYS, *BY_VALUE):
-        value = BY_VALUE.get(name)
+    for name in (*REQUIRED_POLICIES, *OPTIONAL_POLICIES):
+        value = OPTIONAL_POLICIES.get(name)
         if name not in there and value:
             problems += 1
             yield warning(
                 check,
                 f"policy {name} is off",
-                fix=f"set {value}=true, unless another policy engine does as much "
+                fix=f"set {value}=true, unless another policy engine enforces the same "
                 "(docs/security.md)",
             )
         elif name not in there:
@@ -122,20 +122,22 @@ def admission(seen: Observed) -> Iterator[Finding]:
             yield failed(check, f"policy {name} is missing", fix=REINSTALL)
         elif name not in bound:
             problems += 1
-            yield failed(check, f"policy {name} has no binding: nothing asks it", fix=REINSTALL)
+            yield failed(check, f"policy {name} has no binding and no effect", fix=REINSTALL)
         elif there[name].status.type_checking.expression_warnings:
             problems += 1
             first = there[name].status.type_checking.expression_warnings[0]
             yield warning(
                 check,
-                f"the API server finds fault with policy {name}: {first.warning}",
+                f"the API server reports a problem in policy {name}: {first.warning}",
                 fix="upgrade gpupack to a release for this version of Kubernetes",
             )
     if not problems:
-        yield ok(check, f"{len(ALWAYS) + len(BY_VALUE)} policies are there and bound")
+        yield ok(
+            check, f"{len(REQUIRED_POLICIES) + len(OPTIONAL_POLICIES)} policies exist and are bound"
+        )
 
 
-def webhooks(seen: Observed) -> Iterator[Finding]:
+def webhooks(seen: ClusterState) -> Iterator[Finding]:
     """Check that no webhook refuses pods or GPUJobs while its Service is gone.
 
     gpupack itself has no webhook.
@@ -144,23 +146,25 @@ def webhooks(seen: Observed) -> Iterator[Finding]:
     if seen.webhooks.refused:
         yield skipped(check, seen.webhooks.refused)
         return
-    away = [hook for hook, there in seen.webhooks.items if not there and _stops_us(hook.rules)]
+    away = [
+        hook for hook, there in seen.webhooks.items if not there and _blocks_gpupack(hook.rules)
+    ]
     for hook in away:
         yield failed(
             check,
             f"webhook {hook.name} refuses pods or GPUJobs, since its Service is gone",
-            fix="install what it belongs to again, or delete its webhook configuration",
+            fix="reinstall its program, or delete its webhook configuration",
         )
     if not away:
-        yield ok(check, "no webhook that is away keeps pods or GPUJobs from being made")
+        yield ok(check, "no webhook without a Service refuses pods or GPUJobs")
 
 
-def _stops_us(rules: tuple[Any, ...]) -> bool:
+def _blocks_gpupack(rules: tuple[Any, ...]) -> bool:
     ours = {"pods", "jobs", "gpujobs", "gpunodes", "bindings", "pods/binding", "*", "*/*", "pods/*"}
     return any(ours & set(rule.resources) for rule in rules)
 
 
-def priority_class(seen: Observed) -> Iterator[Finding]:
+def priority_class(seen: ClusterState) -> Iterator[Finding]:
     """Check that the workers' class exists, and lets no worker preempt pods."""
     check = "priority class"
     if seen.priority_classes.refused:
@@ -169,7 +173,7 @@ def priority_class(seen: Observed) -> Iterator[Finding]:
     found = seen.priority_classes.named("gpupack-worker")
     if found is None:
         yield failed(
-            check, "PriorityClass gpupack-worker is missing: no worker can be made", fix=REINSTALL
+            check, "PriorityClass gpupack-worker is missing: no worker can start", fix=REINSTALL
         )
     elif found.preemption_policy != "Never":
         yield failed(
@@ -181,8 +185,8 @@ def priority_class(seen: Observed) -> Iterator[Finding]:
         yield ok(check, "gpupack-worker preempts no pods")
 
 
-def versions(seen: Observed) -> Iterator[Finding]:
-    """Check that all parts, the agents and this command are of one release."""
+def versions(seen: ClusterState) -> Iterator[Finding]:
+    """Check that all components, the agents and this command are of one release."""
     check = "versions"
     parts = (*seen.deployments.items, *seen.daemon_sets.items)
     found = {
@@ -194,17 +198,17 @@ def versions(seen: Observed) -> Iterator[Finding]:
         if node.status.agent_version:
             found[f"agent of {node.metadata.name}"] = node.status.agent_version
     if not found:
-        yield skipped(check, "no part tells its version")
+        yield skipped(check, "no component reports its version")
         return
     others = {name: version for name, version in found.items() if version != seen.version}
     if not others:
-        yield ok(check, f"all {len(found)} parts are {seen.version}, as this command is")
+        yield ok(check, f"all {len(found)} components and this command are {seen.version}")
         return
     versions = [f"{name} is {version or 'unknown'}" for name, version in sorted(others.items())]
     yield warning(
         check,
         f"this command is {seen.version}, {_some(versions)}",
-        fix="bring all to one release; while an upgrade is under way this is to be expected",
+        fix="upgrade all to one release; during an upgrade this is expected",
     )
 
 

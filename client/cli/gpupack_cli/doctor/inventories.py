@@ -3,12 +3,12 @@
 
 from collections.abc import Iterator
 
+from gpupack_cli.doctor.cluster_state import ClusterState
 from gpupack_cli.doctor.finding import Finding, failed, ok, skipped
-from gpupack_cli.doctor.observed import Observed
 from gpupack_crds.gpunode import INVENTORY_REJECTED
 
 
-def rejected(seen: Observed) -> Iterator[Finding]:
+def rejected(seen: ClusterState) -> Iterator[Finding]:
     """Yield nodes without work because their inventory contradicts itself or another node's."""
     check = "inventories"
     if seen.gpu_nodes.refused:
@@ -24,8 +24,8 @@ def rejected(seen: Observed) -> Iterator[Finding]:
         yield failed(
             check,
             f"{name}: {message}",
-            fix="a GPU is in one node: delete the Node whose host is gone; else see the logs of "
-            "both agents (docs/edges.md)",
+            fix="if one of the hosts no longer exists, delete its Node; else see the logs of both "
+            "agents (docs/edges.md)",
         )
     if not problems:
         yield ok(check, "no inventory contradicts another")

@@ -4,19 +4,19 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gpupack_cli.doctor.cluster_state import ClusterState
 from gpupack_cli.doctor.finding import Finding, failed, ok, skipped, warning
-from gpupack_cli.doctor.observed import Observed
 from gpupack_cli.figures import count
 from gpupack_crds import names
 from gpupack_crds.gpucohort import CLUSTER_NAME
 from gpupack_crds.kinds import GpuCohort, GpuNode, GpuQuota
 
-SHOWN: Final = 5
-MAX_ILL: Final = 20
+MAX_NAMES: Final = 5
+MAX_UNHEALTHY: Final = 20
 LATE_FACTOR: Final = 2
 
 
-def reports(seen: Observed) -> Iterator[Finding]:
+def reports(seen: ClusterState) -> Iterator[Finding]:
     """Check that every GPUNode has a node, and an agent that is alive and reads its GPUs."""
     check = "GPUNodes"
     if seen.gpu_nodes.refused:
@@ -31,33 +31,35 @@ def reports(seen: Observed) -> Iterator[Finding]:
         return
     found = dict[str, list[str]]()
     for node in seen.gpu_nodes.items:
-        for what in _wrong_with(node, seen):
+        for what in _report_problems(node, seen):
             found.setdefault(what, []).append(node.metadata.name)
     for what, names_ in found.items():
         yield failed(
             check,
-            f"{some(names_)}: {what}",
+            f"{first_names(names_)}: {what}",
             fix=_REPORT_FIXES[what].format(namespace=seen.release.namespace),
         )
     if not found:
         gpus = sum(each.status.gpus for each in seen.gpu_nodes.items)
-        yield ok(check, f"{len(seen.gpu_nodes.items)} nodes with {gpus} GPUs, and all are fresh")
+        yield ok(
+            check, f"{len(seen.gpu_nodes.items)} nodes with {gpus} GPUs, all reports are fresh"
+        )
 
 
 _LOGS: Final = "see the logs of its agent: kubectl -n {namespace} get pods -o wide"
 _REPORT_FIXES: Final = {
-    "there is no such Node any more": "kubectl delete gpunode of that name",
-    "its agent has never said that it lives": _LOGS,
-    "its agent is silent": _LOGS,
+    "the Node no longer exists": "delete the GPUNode of that name: kubectl delete gpunode NAME",
+    "its agent has never renewed its Lease": _LOGS,
+    "its agent does not renew its Lease": _LOGS,
     "its driver does not answer": "run nvidia-smi there; drain the node, and reboot it",
 }
 
 
-def _wrong_with(node: GpuNode, seen: Observed) -> Iterator[str]:
+def _report_problems(node: GpuNode, seen: ClusterState) -> Iterator[str]:
     """Yield the keys of `_REPORT_FIXES` that apply to the node."""
     name = node.metadata.name
     if not seen.nodes.refused and seen.nodes.named(name) is None:
-        yield "there is no such Node any more"
+        yield "the Node no longer exists"
         return
     if node.status.stale_since:
         yield "its driver does not answer"
@@ -65,43 +67,43 @@ def _wrong_with(node: GpuNode, seen: Observed) -> Iterator[str]:
         return
     lease = seen.leases.named(names.heartbeat_lease(name))
     if lease is None or lease.spec.renew_time is None:
-        yield "its agent has never said that it lives"
+        yield "its agent has never renewed its Lease"
         return
     silent = (seen.now - lease.spec.renew_time).total_seconds()
     if silent > LATE_FACTOR * max(lease.spec.lease_duration_seconds, 1):
-        yield "its agent is silent"
+        yield "its agent does not renew its Lease"
 
 
-def health(seen: Observed) -> Iterator[Finding]:
+def health(seen: ClusterState) -> Iterator[Finding]:
     """Yield unhealthy GPUs, by node; maintenance is intended and left out."""
     check = "GPU health"
     if seen.gpu_nodes.refused:
         yield skipped(check, seen.gpu_nodes.refused)
         return
-    ill = [
+    unhealthy = [
         (node.metadata.name, device)
         for node in seen.gpu_nodes.items
         for device in node.status.devices
         if device.health != "Healthy"
     ]
-    for name, device in ill[:MAX_ILL]:
+    for name, device in unhealthy[:MAX_UNHEALTHY]:
         say = failed if device.health == "Failed" else warning
         yield say(
             check,
             f"GPU {device.index} of {name} is {device.health}: {device.cause}",
-            fix="docs/architecture.md, Health of a GPU; once mended, delete its GPUNode",
+            fix="see docs/architecture.md, Health of a GPU; after the repair delete its GPUNode",
         )
-    if len(ill) > MAX_ILL:
+    if len(unhealthy) > MAX_UNHEALTHY:
         yield warning(
             check,
-            f"{len(ill) - MAX_ILL} more GPUs are not healthy",
+            f"{len(unhealthy) - MAX_UNHEALTHY} more GPUs are not healthy",
             fix="see `gpupack nodes -o wide` and `gpupack gpu show NODE`",
         )
-    if not ill:
+    if not unhealthy:
         yield ok(check, "all GPUs are healthy")
 
 
-def quotas(seen: Observed) -> Iterator[Finding]:
+def quotas(seen: ClusterState) -> Iterator[Finding]:
     """Yield quotas of which a part has no effect."""
     check = "quotas"
     if refused := seen.quotas.refused or seen.cohorts.refused:
@@ -112,10 +114,10 @@ def quotas(seen: Observed) -> Iterator[Finding]:
     for each in items:
         if each.status.problem:
             broken += 1
-            whose = each.metadata.namespace or f"cohort {each.metadata.name}"
+            owner = each.metadata.namespace or f"cohort {each.metadata.name}"
             yield warning(
                 check,
-                f"of the quota of {whose} a part does not count: {each.status.problem}",
+                f"a part of the quota of {owner} has no effect: {each.status.problem}",
                 fix=_fix_of_quota(each, {cohort.metadata.name for cohort in seen.cohorts.items}),
             )
     if not broken:
@@ -130,11 +132,11 @@ def _fix_of_quota(item: GpuQuota | GpuCohort, cohorts: set[str]) -> str:
     if not named or named in cohorts or named == CLUSTER_NAME:
         return "correct its spec (docs/queueing/configuration.md)"
     field = "spec.cohort" if isinstance(item, GpuQuota) else "spec.parent"
-    there = some(sorted(cohorts)) if cohorts else "none"
-    return f"create GPUCohort {named}, or set {field} to one of those that there are: {there}"
+    there = first_names(sorted(cohorts)) if cohorts else "none"
+    return f"create GPUCohort {named}, or set {field} to one of the existing: {there}"
 
 
-def some(names_: list[str]) -> str:
+def first_names(names_: list[str]) -> str:
     """Return the first few names, and the number of others."""
-    more = f" and {len(names_) - SHOWN} more" if len(names_) > SHOWN else ""
-    return ", ".join(names_[:SHOWN]) + more
+    more = f" and {len(names_) - MAX_NAMES} more" if len(names_) > MAX_NAMES else ""
+    return ", ".join(names_[:MAX_NAMES]) + more

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what runs: parts, leaders, certificates, metrics."""
+"""Checks of the running components: replicas, leaders, certificates, metrics."""
 
 import base64
 import binascii
@@ -7,8 +7,8 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import Final
 
+from gpupack_cli.doctor.cluster_state import ClusterState
 from gpupack_cli.doctor.finding import Finding, failed, ok, skipped, warning
-from gpupack_cli.doctor.observed import Observed
 from gpupack_cli.doctor.views import Certificates, Part
 from gpupack_cli.figures import duration
 from gpupack_crds import names
@@ -29,7 +29,7 @@ WAITS_FOR_IMAGE: Final = frozenset(
 )
 
 
-def parts(seen: Observed) -> Iterator[Finding]:
+def parts(seen: ClusterState) -> Iterator[Finding]:
     """Check that every part that is installed has all its replicas."""
     check = PARTS
     if refused := seen.deployments.refused or seen.daemon_sets.refused:
@@ -42,7 +42,7 @@ def parts(seen: Observed) -> Iterator[Finding]:
     if api is None:
         yield warning(
             check,
-            "the REST API is off: what-if, cost and top's single GPUs need it",
+            "the REST API is off: what-if, cost and the single GPUs of top need it",
             fix="set api.enabled=true (docs/rest-api.md)",
         )
     else:
@@ -55,7 +55,7 @@ def parts(seen: Observed) -> Iterator[Finding]:
     yield _missing(seen, AGENT) if agents is None else _agents(seen, agents)
 
 
-def _missing(seen: Observed, name: str) -> Finding:
+def _missing(seen: ClusterState, name: str) -> Finding:
     return failed(
         PARTS,
         f"{name} is not installed in namespace {seen.release.namespace}",
@@ -63,7 +63,7 @@ def _missing(seen: Observed, name: str) -> Finding:
     )
 
 
-def _deployment(seen: Observed, part: Part) -> Finding:
+def _deployment(seen: ClusterState, part: Part) -> Finding:
     check, name = PARTS, part.metadata.name
     ready, wanted = part.status.ready_replicas, part.spec.replicas
     see = f"see kubectl -n {seen.release.namespace} describe deployment {name}"
@@ -76,20 +76,20 @@ def _deployment(seen: Observed, part: Part) -> Finding:
     return ok(check, f"{ready} of {wanted} {name} are ready")
 
 
-def _agents(seen: Observed, agents: Part) -> Finding:
+def _agents(seen: ClusterState, agents: Part) -> Finding:
     check = PARTS
     wanted, ready = agents.status.desired_number_scheduled, agents.status.number_ready
     see = f"see kubectl -n {seen.release.namespace} get pods -l app.kubernetes.io/component=agent"
     if wanted == 0:
         return failed(
-            check, "no node gets an agent", fix="look at agent.nodeSelector and agent.affinity"
+            check, "no node gets an agent", fix="check agent.nodeSelector and agent.affinity"
         )
     if ready < wanted:
         return failed(check, f"agents are ready on {ready} of {wanted} nodes", fix=see)
     return ok(check, f"agents are ready on all {wanted} nodes")
 
 
-def pods(seen: Observed) -> Iterator[Finding]:
+def pods(seen: ClusterState) -> Iterator[Finding]:
     """Check that no pod of gpupack waits for an image or keeps crashing."""
     check = "pods"
     if seen.pods.refused:
@@ -108,7 +108,7 @@ def pods(seen: Observed) -> Iterator[Finding]:
             yield failed(
                 check,
                 f"container {each.name} of {name} does not run: {waiting.reason} {waiting.message}",
-                fix="look at image.registry, image.tag and image.pullSecrets"
+                fix="check image.registry, image.tag and image.pullSecrets"
                 if pull
                 else f"see kubectl -n {seen.release.namespace} logs {name} -c {each.name} -p",
             )
@@ -116,7 +116,7 @@ def pods(seen: Observed) -> Iterator[Finding]:
         yield ok(check, f"{len(seen.pods.items)} pods, and none waits for an image or crashes")
 
 
-def leaders(seen: Observed) -> Iterator[Finding]:
+def leaders(seen: ClusterState) -> Iterator[Finding]:
     """Check that operator and scheduler have a live leader."""
     check = "leaders"
     if seen.leases.refused:
@@ -127,7 +127,7 @@ def leaders(seen: Observed) -> Iterator[Finding]:
         if lease is None or not lease.spec.holder_identity or lease.spec.renew_time is None:
             yield failed(
                 check,
-                f"{name} has no leader: nothing new is started",
+                f"{name} has no leader: no job or pod is started",
                 fix=f"see kubectl -n {seen.release.namespace} logs deployment/{name}",
             )
             continue
@@ -135,7 +135,7 @@ def leaders(seen: Observed) -> Iterator[Finding]:
         if silent > LATE_FACTOR * max(lease.spec.lease_duration_seconds, 1):
             yield failed(
                 check,
-                f"the leader of {name} has been silent for {duration(silent)}",
+                f"the leader of {name} has not renewed its Lease for {duration(silent)}",
                 fix=f"see kubectl -n {seen.release.namespace} get lease {name} -o yaml, and the "
                 f"logs of deployment/{name}",
             )
@@ -143,34 +143,34 @@ def leaders(seen: Observed) -> Iterator[Finding]:
             yield ok(check, f"{name} is led by {lease.spec.holder_identity.partition('_')[0]}")
 
 
-def certificates(seen: Observed) -> Iterator[Finding]:
+def certificates(seen: ClusterState) -> Iterator[Finding]:
     """Check that the certificates of the plan API and the REST API do not expire soon."""
     check = "certificates"
     if seen.secrets.refused and not seen.secrets.items:
         yield skipped(check, seen.secrets.refused)
         return
     if not seen.secrets.items:
-        yield skipped(check, "no Secret of gpupack's: certificates of your own are not looked at")
+        yield skipped(check, "no Secret of gpupack: your own certificates are not checked")
         return
     for secret in seen.secrets.items:
         yield _certificate(seen, secret)
 
 
-def _certificate(seen: Observed, secret: Certificates) -> Finding:
+def _certificate(seen: ClusterState, secret: Certificates) -> Finding:
     check, name, now = "certificates", secret.metadata.name, seen.now
     renew = (
-        "one that gpupack issues is renewed by itself: see kubectl -n "
-        f"{seen.release.namespace} logs deployment/{ISSUER}; renew one of your own (existingSecret)"
+        "gpupack renews certificates that it issues: see kubectl -n "
+        f"{seen.release.namespace} logs deployment/{ISSUER}; renew your own (existingSecret)"
     )
     until = _until(secret)
     if until is None:
-        return failed(check, f"Secret {name} holds no certificate that can be read", fix=renew)
+        return failed(check, f"Secret {name} has no readable certificate", fix=renew)
     left = until - now
     if left <= dt.timedelta():
-        return failed(check, f"the certificate in {name} ended on {until:%Y-%m-%d}", fix=renew)
+        return failed(check, f"the certificate in {name} expired on {until:%Y-%m-%d}", fix=renew)
     if left < SOON:
-        return warning(check, f"the certificate in {name} ends on {until:%Y-%m-%d}", fix=renew)
-    return ok(check, f"the certificate in {name} is good until {until:%Y-%m-%d}")
+        return warning(check, f"the certificate in {name} expires on {until:%Y-%m-%d}", fix=renew)
+    return ok(check, f"the certificate in {name} is valid until {until:%Y-%m-%d}")
 
 
 def _until(secret: Certificates) -> dt.datetime | None:
@@ -188,55 +188,55 @@ def _until(secret: Certificates) -> dt.datetime | None:
     return min(ends, default=None)
 
 
-def metrics(seen: Observed) -> Iterator[Finding]:
+def metrics(seen: ClusterState) -> Iterator[Finding]:
     """Check that the extender's metrics answer; a refusal is an answer."""
     check = "metrics"
     probe = seen.metrics
-    if probe.by_part:
-        yield ok(check, "the extender's /metrics answers (who scrapes it needs get /metrics)")
+    if probe.by_component:
+        yield ok(check, "the extender's /metrics answers (a scraper needs get /metrics)")
     elif probe.status in {403, 404}:
-        yield skipped(check, f"they were not asked for: {probe.said}")
+        yield skipped(check, f"they were not read: {probe.detail}")
     elif seen.leases.refused:
-        yield skipped(check, f"who leads, and so has them, is not known: {seen.leases.refused}")
+        yield skipped(check, f"the leader, which serves them, is not known: {seen.leases.refused}")
     else:
         yield failed(
             check,
-            f"the extender's /metrics does not answer: {probe.said}",
-            fix="see the pods of gpupack-scheduler; a NetworkPolicy may keep the API server out, "
-            "and it alone, of which this check knows nothing",
+            f"the extender's /metrics does not answer: {probe.detail}",
+            fix="see the pods of gpupack-scheduler; this check uses the API server's proxy, which "
+            "a NetworkPolicy may block while scrapes work",
         )
 
 
-def rest(seen: Observed) -> Iterator[Finding]:
+def rest(seen: ClusterState) -> Iterator[Finding]:
     """Check that an enabled REST API knows the cluster's state."""
     check = "REST API"
     if seen.deployments.named(API) is None:
-        yield skipped(check, "it is off, or not seen")
+        yield skipped(check, "it is off, or could not be found")
     elif seen.rest.status == 200:  # noqa: PLR2004 - of HTTP
-        yield ok(check, "it answers, and knows the cluster's state")
+        yield ok(check, "it answers, and its data is fresh")
     elif seen.rest.status == 403:  # noqa: PLR2004 - of HTTP
-        yield skipped(check, f"it was not asked: {seen.rest.said}")
+        yield skipped(check, f"it was not called: {seen.rest.detail}")
     else:
         yield failed(
             check,
-            f"it does not answer: {seen.rest.said}",
+            f"it does not answer: {seen.rest.detail}",
             fix=f"see kubectl -n {seen.release.namespace} logs deployment/{API}",
         )
 
 
-def caller(seen: Observed) -> Iterator[Finding]:
+def caller(seen: ClusterState) -> Iterator[Finding]:
     """Check that the REST API knows the caller; it may accept no client certificates."""
     check = "REST API's caller"
     match seen.caller.status:
         case 0:
-            yield skipped(check, f"it was not called: {seen.caller.said or 'it is not seen'}")
+            yield skipped(check, f"it was not called: {seen.caller.detail or 'it was not found'}")
         case 401:
             yield warning(
                 check,
-                f"it does not know you: {seen.caller.said}",
+                f"it does not accept your credentials: {seen.caller.detail}",
                 fix="export GPUPACK_TOKEN=$(kubectl create token ACCOUNT): explain's position, "
-                "what-if, top, cost and snapshot need it; chart value "
-                "api.clientCertificates.enabled=true lets client certificates do",
+                "what-if, top, cost and snapshot need it; with chart value "
+                "api.clientCertificates.enabled=true client certificates suffice",
             )
         case _:
-            yield ok(check, "it knows you")
+            yield ok(check, "it accepts your credentials")

@@ -3,14 +3,14 @@
 
 from collections.abc import Iterator
 
+from gpupack_cli.doctor.cluster_state import ClusterState
 from gpupack_cli.doctor.finding import Finding, failed, ok, skipped
-from gpupack_cli.doctor.nodes import some
-from gpupack_cli.doctor.observed import Observed
+from gpupack_cli.doctor.nodes import first_names
 from gpupack_crds import names, withheld
 from gpupack_kubeclient import objects
 
 
-def wrong_scheduler(seen: Observed) -> Iterator[Finding]:
+def wrong_scheduler(seen: ClusterState) -> Iterator[Finding]:
     """Yield pods that request gpupack's GPUs from another scheduler."""
     check = "pods of other schedulers"
     if seen.pending.refused:
@@ -24,14 +24,14 @@ def wrong_scheduler(seen: Observed) -> Iterator[Finding]:
     if lost:
         yield failed(
             check,
-            f"{some(lost)} ask for gpupack's GPUs of another scheduler",
+            f"{first_names(lost)} request gpupack's GPUs and name another scheduler",
             fix=f"set spec.schedulerName: {names.SCHEDULER_NAME} in them",
         )
     else:
-        yield ok(check, "no pod asks the wrong scheduler")
+        yield ok(check, "no pod with gpupack's GPUs names another scheduler")
 
 
-def withheld_resources(seen: Observed) -> Iterator[Finding]:
+def withheld_resources(seen: ClusterState) -> Iterator[Finding]:
     """Yield pods that request GPUs by the name of a plugin that no node has."""
     check = "pods of other plugins"
     if refused := seen.pending.refused or seen.nodes.refused or seen.gpu_nodes.refused:
@@ -44,8 +44,8 @@ def withheld_resources(seen: Observed) -> Iterator[Finding]:
             found = True
             yield failed(
                 check,
-                f"{some([*map(_name, lost)])} request {resource}, which no node offers: gpupack "
-                "hands out the GPUs",
+                f"{first_names([*map(_name, lost)])} request {resource}, which no node offers: "
+                "gpupack assigns the GPUs",
                 fix=withheld.fix(
                     resource,
                     str(_requested(lost[0])[resource]),
@@ -56,12 +56,12 @@ def withheld_resources(seen: Observed) -> Iterator[Finding]:
         yield ok(check, "no pod requests GPUs of a plugin that no node has")
 
 
-def _of_other_schedulers(seen: Observed) -> Iterator[objects.Pod]:
+def _of_other_schedulers(seen: ClusterState) -> Iterator[objects.Pod]:
     """Return pods without a node that gpupack's scheduler does not handle."""
     return (pod for pod in _without_node(seen) if pod.spec.scheduler_name != names.SCHEDULER_NAME)
 
 
-def _without_node(seen: Observed) -> Iterator[objects.Pod]:
+def _without_node(seen: ClusterState) -> Iterator[objects.Pod]:
     return (pod for pod in seen.pending.items if not pod.spec.node_name)
 
 

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 from gpupack.cluster.release import SERVICE, Release
 from gpupack_cli.doctor import views
-from gpupack_cli.doctor.observed import Observed, Probe, Read
-from gpupack_cli.listing import listed
+from gpupack_cli.doctor.cluster_state import ClusterState, Probe, Read
+from gpupack_cli.listing import list_objects
 from gpupack_crds import names
 from gpupack_crds.kinds import GPUCOHORTS, GPUNODES, GPUQUOTAS
 from gpupack_kubeclient import errors, objects
@@ -25,10 +25,10 @@ METRICS: Final = "/api/v1/namespaces/{namespace}/pods/https:{pod}:8443/proxy/met
 REST: Final = (
     f"/api/v1/namespaces/{{namespace}}/services/https:{SERVICE}:https/proxy/api/v1/gpu/health/ready"
 )
-SAID_CHARACTERS: Final = 200
+MAX_DETAIL_CHARACTERS: Final = 200
 
 
-async def observed(api: Api, version: str, release: Release) -> Observed:
+async def read_cluster(api: Api, version: str, release: Release) -> ClusterState:
     """Read everything once.
 
     Args:
@@ -51,7 +51,7 @@ async def observed(api: Api, version: str, release: Release) -> Observed:
         _all(api, views.DAEMON_SETS, system),
         _all(api, PODS, system),
         _all(api, PODS, selectors={"fieldSelector": "status.phase=Pending"}),
-        _all(api, views.RENEWED, system),
+        _all(api, views.LEASES, system),
         _all(api, views.POLICIES),
         _all(api, views.BINDINGS),
         _webhooks(api),
@@ -86,7 +86,7 @@ async def observed(api: Api, version: str, release: Release) -> Observed:
     read: dict[str, Any] = dict(zip(fields, found, strict=True))
     metrics = await _metrics(api, read["leases"], system)
     about: dict[str, Any] = {"version": version, "server": server, "release": release}
-    return Observed(now=api.clock.now(), metrics=metrics, **about, **read)
+    return ClusterState(now=api.clock.now(), metrics=metrics, **about, **read)
 
 
 async def _all(
@@ -96,7 +96,9 @@ async def _all(
     selectors: Mapping[str, str] | None = None,
 ) -> Read[T]:
     try:
-        return Read(tuple(await listed(api, resource, namespace=namespace, selectors=selectors)))
+        return Read(
+            tuple(await list_objects(api, resource, namespace=namespace, selectors=selectors))
+        )
     except errors.NotFound:
         return Read()
     except errors.KubeError as error:
@@ -127,11 +129,11 @@ async def _webhooks(api: Api) -> Read[tuple[views.Webhook, bool]]:
         for each in (hook for item in read.items for hook in item.webhooks):
             service = each.client_config.service
             if each.failure_policy == "Fail" and service is not None:
-                found.append((each, await _is_there(api, service)))
+                found.append((each, await _service_exists(api, service)))
     return Read(tuple(found))
 
 
-async def _is_there(api: Api, service: views.WebhookService) -> bool:
+async def _service_exists(api: Api, service: views.WebhookService) -> bool:
     try:
         await api.get(SERVICES, service.name, namespace=service.namespace)
     except errors.NotFound:
@@ -141,26 +143,26 @@ async def _is_there(api: Api, service: views.WebhookService) -> bool:
     return True
 
 
-async def _metrics(api: Api, leases: Read[views.Renewed], namespace: str) -> Probe:
+async def _metrics(api: Api, leases: Read[views.LeaseRenewal], namespace: str) -> Probe:
     lease = leases.named(names.SCHEDULER_LEASE)
     if lease is None or not lease.spec.holder_identity:
-        return Probe(said="gpupack-scheduler has no leader")
+        return Probe(detail="gpupack-scheduler has no leader")
     pod = lease.spec.holder_identity.partition("_")[0]
     return await _probe(api, METRICS.format(namespace=namespace, pod=pod))
 
 
 async def _probe(api: Api, path: str) -> Probe:
-    """Call a part through the API server's proxy, which removes the token: it may refuse."""
+    """Call a component through the API server's proxy, which removes the token: it may refuse."""
     try:
         answer = await api.document(path, object, accept="*/*")
     except errors.Refused as error:
-        # The API server accepts the caller, or the command would have ended: the part refuses it.
-        by_part = error.status == http.HTTPStatus.UNAUTHORIZED
-        return Probe(error.status, error.said[:SAID_CHARACTERS], by_part)
+        # The API server accepts the caller, or the command would have ended: the component refuses.
+        by_component = error.status == http.HTTPStatus.UNAUTHORIZED
+        return Probe(error.status, error.said[:MAX_DETAIL_CHARACTERS], by_component)
     except errors.KubeError as error:
-        return Probe(0, str(error)[:SAID_CHARACTERS], by_part=False)
-    return Probe(200, str(answer)[:SAID_CHARACTERS], by_part=True)
+        return Probe(0, str(error)[:MAX_DETAIL_CHARACTERS], by_component=False)
+    return Probe(200, str(answer)[:MAX_DETAIL_CHARACTERS], by_component=True)
 
 
 def _why(error: errors.KubeError) -> str:
-    return (error.said if isinstance(error, errors.Refused) else str(error))[:SAID_CHARACTERS]
+    return (error.said if isinstance(error, errors.Refused) else str(error))[:MAX_DETAIL_CHARACTERS]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The certificates that the parts serve, next to those in their Secrets.
+"""The certificates that the components serve, and those in their Secrets.
 
     the pod's volumes  ──► Secret with tls.crt
     a handshake by `kubectl port-forward` ──► the certificate that the pod serves
@@ -16,7 +16,7 @@ from typing import Final
 
 from gpupack.cluster.release import SELECTOR
 from gpupack_cli.doctor import views
-from gpupack_cli.doctor.observed import Read, Served
+from gpupack_cli.doctor.cluster_state import Read, ServedCertificate
 from gpupack_cli.errors import CliError
 from gpupack_cli.port_forward import port_forward
 from gpupack_cli.session import Session
@@ -26,27 +26,27 @@ from gpupack_kubeclient.client import Api
 CERTIFICATE: Final = "tls.crt"
 MAX_PODS_OF_PART: Final = 3
 """Maximum pods of a part that are checked: of thousands of agents a few are enough."""
-AT_ONCE: Final = 4
+MAX_CONCURRENT: Final = 4
 HANDSHAKE_SECONDS: Final = 10.0
 
 
-async def served(session: Session, api: Api, namespace: str) -> Read[Served]:
+async def read_served(session: Session, api: Api, namespace: str) -> Read[ServedCertificate]:
     """Check some pods of each part."""
     try:
         _, pods = await api.page(views.SERVING_PODS, namespace=namespace, labelSelector=SELECTOR)
     except errors.KubeError as error:
         return Read(refused=str(error))
-    turns = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(MAX_CONCURRENT)
 
-    async def ask(pod: views.ServingPod, secret: str, port: int) -> Served:
-        async with turns:
-            return await _served(session, api, pod, secret, port)
+    async def ask(pod: views.ServingPod, secret: str, port: int) -> ServedCertificate:
+        async with slots:
+            return await _read_pod(session, api, pod, secret, port)
 
-    asked = (ask(pod, *found) for pod in _some(pods) for found in _certificates(pod))
-    return Read(tuple(await asyncio.gather(*asked)))
+    reads = (ask(pod, *found) for pod in _sample_pods(pods) for found in _certificates(pod))
+    return Read(tuple(await asyncio.gather(*reads)))
 
 
-def _some(pods: list[views.ServingPod]) -> Iterator[views.ServingPod]:
+def _sample_pods(pods: list[views.ServingPod]) -> Iterator[views.ServingPod]:
     """Yield running pods, a few of each part."""
     seen = dict[str, int]()
     for pod in pods:
@@ -65,31 +65,31 @@ def _certificates(pod: views.ServingPod) -> Iterator[tuple[str, int]]:
             yield volume.secret.secret_name, port
 
 
-async def _served(
+async def _read_pod(
     session: Session, api: Api, pod: views.ServingPod, secret: str, port: int
-) -> Served:
+) -> ServedCertificate:
     name, namespace = pod.metadata.name, pod.metadata.namespace
     try:
         found = await api.get(views.SECRETS, secret, namespace=namespace)
-        held = _first(found)
+        held = _secret_certificate(found)
         async with port_forward(session, f"pod/{name}", namespace, port) as local:
-            shown = await _shown(local)
+            shown = await _handshake_certificate(local)
     except (errors.KubeError, CliError, OSError, TimeoutError, ValueError) as error:
-        return Served(name, secret, said=str(error) or type(error).__name__)
-    return Served(name, secret, held, shown)
+        return ServedCertificate(name, secret, error=str(error) or type(error).__name__)
+    return ServedCertificate(name, secret, held, shown)
 
 
-def _first(secret: views.Certificates) -> bytes:
+def _secret_certificate(secret: views.Certificates) -> bytes:
     """Return the server's own certificate of a chain; raises ValueError."""
     try:
         text = base64.b64decode(secret.data.get(CERTIFICATE, ""), validate=True).decode()
         end = "-----END CERTIFICATE-----"
         return ssl.PEM_cert_to_DER_cert(text[: text.index(end) + len(end)])
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"Secret {secret.metadata.name} holds no certificate") from error
+        raise ValueError(f"Secret {secret.metadata.name} has no certificate") from error
 
 
-async def _shown(port: int) -> bytes:
+async def _handshake_certificate(port: int) -> bytes:
     """Make a handshake and return the server's certificate; raises OSError, TimeoutError."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

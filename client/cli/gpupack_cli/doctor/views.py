@@ -100,7 +100,7 @@ class RenewedSpec(objects.View, frozen=True):
     renew_time: dt.datetime | None = None
 
 
-class Renewed(objects.Object, frozen=True):
+class LeaseRenewal(objects.Object, frozen=True):
     """A Lease with the time of its renewal."""
 
     spec: RenewedSpec = RenewedSpec()
@@ -258,7 +258,7 @@ CRDS: Final = Resource("/apis/apiextensions.k8s.io/v1", "customresourcedefinitio
 DEPLOYMENTS: Final = Resource("/apis/apps/v1", "deployments", Part)
 SERVING_PODS: Final = Resource("/api/v1", "pods", ServingPod)
 DAEMON_SETS: Final = Resource("/apis/apps/v1", "daemonsets", Part)
-RENEWED: Final = Resource("/apis/coordination.k8s.io/v1", "leases", Renewed)
+LEASES: Final = Resource("/apis/coordination.k8s.io/v1", "leases", LeaseRenewal)
 SECRETS: Final = Resource("/api/v1", "secrets", Certificates)
 ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 POLICIES: Final = Resource(ADMISSION, "validatingadmissionpolicies", AdmissionPolicy)

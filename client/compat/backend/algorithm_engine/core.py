@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training engine of older clients, as far as its calls concern GPUs.
 
-    train_algorithm ─► gpu_config of the training ─► hold GPUs ─► trainer.train ─► give them back
+    train_algorithm ─► gpu_config of the training ─► hold GPUs ─► trainer.train ─► release them
 
-It has no trainers: they, their parameters and the record of their tasks are the caller's.
+It has no trainers: the caller has them, their parameters and the records of their tasks.
 """
 
 import asyncio
@@ -28,30 +28,30 @@ WITHOUT_GPUS: Final = (
     "list_training_tasks",
     "training_tasks",
 )
-"""What the older engine has beyond what is here."""
+"""Attributes of the older engine that gpupack does not have."""
 
 
 class Trainer(Protocol):
-    """Trains one type of algorithm."""
+    """A trainer of one type of algorithm."""
 
     def train(self, config: Any, data: Mapping[str, Any]) -> Awaitable[Any]:
         """Train; the GPUs are held until this ends."""
 
 
 class Training(Protocol):
-    """A training's settings: `algorithm_params["gpu_config"]` says which GPUs it needs."""
+    """A training's settings: `algorithm_params["gpu_config"]` has its GPU request."""
 
     algorithm_params: Mapping[str, Any]
 
 
 class AlgorithmTrainingEngine:
-    """Runs trainers and holds GPUs for them.
+    """An engine that runs trainers and holds GPUs for them.
 
     Attributes:
-        algorithm_registry: trainers by type of algorithm, to be filled by the caller.
+        algorithm_registry: trainers by type of algorithm; the caller fills it.
         gpu_manager: the manager of this process.
-        tensorflow_gpu: sets TensorFlow up.
-        pytorch_gpu: sets PyTorch up.
+        tensorflow_gpu: the setup of TensorFlow.
+        pytorch_gpu: the setup of PyTorch.
     """
 
     def __init__(self, trainers: Mapping[Hashable, Trainer] | None = None) -> None:
@@ -74,13 +74,13 @@ class AlgorithmTrainingEngine:
         if trainer is None:
             raise ValueError(
                 f"no trainer for {algorithm_type!r}: add yours to algorithm_registry; gpupack has "
-                "the GPU calls of this engine alone"
+                "only the GPU calls of this engine"
             )
         gpu_config = gpu_config_of(config)
         if gpu_config is None:
             return await trainer.train(config, data)
         if not await asyncio.to_thread(self.gpu_manager.validate_gpu_requirements, gpu_config):
-            raise ValueError(f"GPUs that cannot be served here: {gpu_config.as_dict()}")
+            raise ValueError(f"no node can provide these GPUs: {gpu_config.as_dict()}")
         node = await asyncio.to_thread(self.gpu_manager.allocate_gpu_resources, gpu_config)
         try:
             return await trainer.train(config, data)
@@ -108,7 +108,7 @@ class AlgorithmTrainingEngine:
         return self.pytorch_gpu.setup_pytorch_gpu(gpu_config, self.gpu_manager.held(gpu_config))
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Say of the older engine's other calls what replaces them."""
+        """Raise AttributeError; for the older engine's other calls it names the replacement."""
         if name in WITHOUT_GPUS:
             raise AttributeError(
                 f"AlgorithmTrainingEngine.{name} does not concern GPUs and is not in gpupack; keep "
@@ -118,10 +118,10 @@ class AlgorithmTrainingEngine:
 
 
 def gpu_config_of(config: Training) -> TrainingGPUConfig | None:
-    """Return which GPUs a training needs; None: it runs without.
+    """Return the GPU request of a training; None: it runs without GPUs.
 
     Raises:
-        ConfigInvalid: a field has a value that it cannot have.
+        ConfigInvalid: a field has an invalid value.
         TypeError: there is no such field.
     """
     settings = dict(config.algorithm_params.get("gpu_config") or {})

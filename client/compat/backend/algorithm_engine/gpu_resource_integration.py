@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpupack as older clients call it: an allocation is a node's name, and what fails is falsy.
+"""gpupack by the names of older clients: an allocation is a node's name, a failure is falsy.
 
-They read `utilization` as a part of 1; gpupack tells percent.
+Older clients expect `utilization` from 0 to 1; gpupack reports percent.
 """
 
 import logging
@@ -33,7 +33,7 @@ PERCENT = 100
 
 
 class GPUResourceManager:
-    """The manager that the process shares, by the older names."""
+    """The shared manager of the process, with the older names."""
 
     def __init__(self) -> None:
         self._manager = _shared_manager()
@@ -42,17 +42,17 @@ class GPUResourceManager:
 
     @property
     def initialized(self) -> bool:
-        """Whether GPUs can be asked for."""
+        """Whether the backend answers."""
         return self._manager.initialized
 
     def get_available_gpu_nodes(
         self, gpu_type: str | None = None, min_memory_gb: float = 16.0
     ) -> list[GPUResourceStatus]:
-        """Nodes with free GPUs."""
+        """Return nodes with free GPUs."""
         return self._manager.get_available_gpu_nodes(gpu_type, min_memory_gb)
 
     def get_gpu_monitoring_data(self) -> dict[str, Any]:
-        """The status, parts of 1 instead of percent."""
+        """Return the status with fractions of 1 in place of percent."""
         data = self._manager.get_gpu_monitoring_data()
         parts = {name: value / PERCENT for name, value in data["utilization"].items()}
         nodes = [
@@ -62,11 +62,11 @@ class GPUResourceManager:
         return {**data, "utilization": parts, "available_nodes": nodes}
 
     def validate_gpu_requirements(self, gpu_config: TrainingGPUConfig) -> bool:
-        """Whether it can be served."""
+        """Return whether the request can be satisfied."""
         return bool(self._manager.validate_gpu_requirements(gpu_config))
 
     def allocate_gpu_resources(self, training_config: TrainingGPUConfig) -> str | None:
-        """Hold GPUs; the name of their (first) node, or None."""
+        """Hold GPUs; return the name of their first node, or None."""
         try:
             allocation = self._manager.allocate_gpu_resources(training_config)
         except GpupackError as error:
@@ -82,10 +82,11 @@ class GPUResourceManager:
             return next((each for each in reversed(self._held) if each.config == gpu_config), None)
 
     def cleanup_gpu_resources(self, node_name: str | None, gpu_count: int) -> bool:
-        """Give back the last allocation of so many GPUs that began on this node."""
+        """Release the last allocation with this first node and number of GPUs."""
         with self._changing:
             found = next(
-                (each for each in reversed(self._held) if _is(each, node_name, gpu_count)), None
+                (each for each in reversed(self._held) if _matches(each, node_name, gpu_count)),
+                None,
             )
             if found is None:
                 return False
@@ -94,7 +95,7 @@ class GPUResourceManager:
         return True
 
     def setup_distributed_training(self, gpu_config: TrainingGPUConfig) -> dict[str, Any]:
-        """Where its workers would be now; {} where they do not fit or it is not distributed."""
+        """Return the workers' present nodes; {} where they do not fit or it is not distributed."""
         found = self._manager.validate_gpu_requirements(gpu_config)
         if not gpu_config.distributed_training or not found.fits_now:
             return {}
@@ -116,9 +117,9 @@ class GPUResourceManager:
 
 @cache
 def get_gpu_resource_manager() -> GPUResourceManager:
-    """The one of this process."""
+    """Return the manager of this process."""
     return GPUResourceManager()
 
 
-def _is(allocation: Allocation, node_name: str | None, gpu_count: int) -> bool:
+def _matches(allocation: Allocation, node_name: str | None, gpu_count: int) -> bool:
     return allocation.node_name == node_name and allocation.config.gpu_count == gpu_count

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Use and energy as agents tell them, from HTTPS to the sums."""
+"""Usage and energy from the agents' readings, from HTTPS to the sums."""
 
 import pytest
 from accounts import bound_pod
@@ -10,9 +10,9 @@ from gpupack_apiserver.accounts.readings import AgentReadings
 from gpupack_cost import Group
 
 
-async def hours_of(accounts, gauge):
-    """Of a pod that held GPU 0 of node a for two looks of 30 s."""
-    accounts.readings = AgentReadings(gauge)
+async def hours_of(accounts, poller):
+    """Return the sums of a pod that held GPU 0 of node a for two measurements of 30 s."""
+    accounts.readings = AgentReadings(poller)
     accounts.restart()
     accounts.look()
     accounts.show("pods", bound_pod("one", bound=30))
@@ -22,9 +22,7 @@ async def hours_of(accounts, gauge):
     return found.amounts
 
 
-async def test_use_and_energy_are_what_the_agent_of_the_node_tells(
-    serve, agents, round_of, accounts
-):
+async def test_usage_and_energy_come_from_the_nodes_agent(serve, agents, round_of, accounts):
     agents.at["a"] = "127.0.0.1"
     text = exported(uuid("a", 0), power=300, busy=25)
     found = await hours_of(accounts, await round_of(await serve(answering(text))))
@@ -34,7 +32,7 @@ async def test_use_and_energy_are_what_the_agent_of_the_node_tells(
     assert found.energy_kwh == pytest.approx(300 * 60 / 3.6e6)
 
 
-async def test_what_an_agent_tells_of_another_nodes_gpu_is_not_counted(
+async def test_an_agents_readings_of_another_nodes_gpu_are_ignored(
     serve, agents, round_of, accounts
 ):
     agents.at["b"] = "127.0.0.1"

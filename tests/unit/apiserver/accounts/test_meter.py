@@ -8,18 +8,18 @@ from gpupack_cost import Group
 
 
 class Told:
-    """What is known of GPUs, by UUID."""
+    """Readings by UUID."""
 
     def __init__(self, **readings):
         self.readings = readings
 
-    def of(self, node, uuid):
+    def get(self, node, uuid):
         del node
         return self.readings.get(uuid)
 
 
 def told(accounts, **by_uuid):
-    """Restart with readings; names are NODE_NUMBER."""
+    """Restart the meter with these readings; the names are NODE_NUMBER."""
     named = {uuid(*name.split("_")): reading for name, reading in by_uuid.items()}
     accounts.readings = Told(**named)
     accounts.restart()
@@ -32,13 +32,13 @@ def line(accounts):
 
 
 def unheld(accounts):
-    reader = accounts.accountant.reader()
+    reader = accounts.recorder.reader()
     found = reader.unheld(DAY, DAY + 86_400)
     reader.close()
     return found
 
 
-def test_use_is_what_is_held_by_how_busy_the_gpu_is(accounts):
+def test_usage_is_the_held_part_times_the_busy_fraction(accounts):
     told(accounts, a_0=Reading(busy_percent=25.0))
     accounts.show("pods", bound_pod("one", bound=30))
     for _ in range(4):
@@ -48,7 +48,7 @@ def test_use_is_what_is_held_by_how_busy_the_gpu_is(accounts):
     assert line(accounts).unknown_hours == 0
 
 
-def test_what_nobody_measures_is_unknown_and_not_idle(accounts):
+def test_unmeasured_time_is_unknown_and_not_idle(accounts):
     told(accounts)
     accounts.show("pods", bound_pod("one", bound=30))
     for _ in range(4):
@@ -58,7 +58,7 @@ def test_what_nobody_measures_is_unknown_and_not_idle(accounts):
     assert line(accounts).unknown_hours == pytest.approx(120 / 3600)
 
 
-def test_a_gpu_that_is_measured_for_a_while_is_known_for_that_while(accounts):
+def test_only_the_measured_time_of_a_gpu_is_known(accounts):
     told(accounts, a_0=Reading(busy_percent=0.0))
     accounts.show("pods", bound_pod("one", bound=30))
     accounts.look()
@@ -89,7 +89,7 @@ def test_time_in_which_the_process_was_stopped_is_not_measured(accounts):
     assert line(accounts).used_hours == pytest.approx(60 / 3600)
 
 
-def test_figures_beyond_reason_do_no_harm(accounts):
+def test_implausible_readings_are_limited(accounts):
     told(accounts, a_0=Reading(busy_percent=900.0, power_watts=-5.0))
     accounts.show("pods", bound_pod("one", bound=30))
     accounts.look()
@@ -97,7 +97,7 @@ def test_figures_beyond_reason_do_no_harm(accounts):
     assert line(accounts).energy_kwh == 0
 
 
-def test_what_nobody_holds_is_counted_by_model(accounts):
+def test_unheld_gpus_are_counted_by_model(accounts):
     told(accounts, b_3=Reading(power_watts=100.0))
     accounts.show("pods", bound_pod("one", devices=whole("a", 0, 1), bound=0))
     accounts.show("pods", bound_pod("half", devices=part("a", 2, percent=50), bound=0))
@@ -117,7 +117,7 @@ def test_what_nobody_holds_is_counted_by_model(accounts):
         ("nodes", node("b", cordoned=True)),
     ],
 )
-def test_gpus_that_could_have_been_given_to_nobody_are_told_apart(accounts, kind, item):
+def test_unusable_gpus_are_counted_separately(accounts, kind, item):
     accounts.show(kind, item)
     told(accounts)
     accounts.look()
@@ -125,7 +125,7 @@ def test_gpus_that_could_have_been_given_to_nobody_are_told_apart(accounts, kind
     assert (found.usable, found.unusable) == (4000 * 30, 4000 * 30)
 
 
-def test_a_gpu_in_maintenance_is_its_holders_as_long_as_it_is_held(accounts):
+def test_a_held_gpu_in_maintenance_is_not_counted_as_unheld(accounts):
     accounts.show("gpus", gpu_node("a", maintenance=[{"reason": "fans"}]))
     told(accounts)
     accounts.show("pods", bound_pod("one", bound=30))
@@ -135,7 +135,7 @@ def test_a_gpu_in_maintenance_is_its_holders_as_long_as_it_is_held(accounts):
     assert (found.usable, found.unusable) == (4000 * 30, 3000 * 30)
 
 
-def test_of_an_observed_node_as_many_are_unheld_as_are_left(accounts):
+def test_unheld_gpus_of_an_observed_node_are_counted_by_number(accounts):
     accounts.show("nodes", observed_node("c", gpus=4))
     accounts.show("gpus", gpu_node("c", gpus=4, mode="observed", resource=OBSERVED))
     told(accounts)

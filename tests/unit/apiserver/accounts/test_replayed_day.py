@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A day in the simulator, and the objects that it would leave in a cluster, to the accountant."""
+"""A simulated day: the cost service counts its objects like the simulator."""
 
 import itertools
 import random
@@ -18,7 +18,7 @@ SECONDS = 86_400
 
 
 def jobs(draw):
-    """Whole GPUs, gangs and shares of three tenants; two in five are plain pods."""
+    """Draw whole GPUs, gangs and shares of three tenants; two in five are standalone pods."""
     for number in range(120):
         share = Share(MilliGpu(10 * draw.randrange(1, 90)), MiB(draw.randrange(1000, 60_000)))
         gpus = draw.choice((None, None, 1, 1, 2, 3, 4))
@@ -35,7 +35,7 @@ def jobs(draw):
 
 
 def attempts(run):
-    """By job, in order: start, end (None: it runs on) and devices by node."""
+    """Return attempts by job: start, end (None: it runs) and devices by node."""
     held = {}
     for each in run.occupancy:
         share = DeviceShare(uuid=each.device, percent=each.milli // 10, memory_mib=0)
@@ -45,7 +45,7 @@ def attempts(run):
 
 
 def objects_of(run):
-    """Moments with the object that appears or changes then, in the order of time."""
+    """Return times with the object that appears or changes then, in order."""
     tenants = {record.job.id: record.job for record in run.jobs}
     for job, found in attempts(run).items():
         namespace, request = tenants[job].tenant, tenants[job].request
@@ -84,7 +84,7 @@ def _sized(device, memory):
 
 @pytest.fixture
 def run(accounts):
-    """GPUs fail and a node is lost: some jobs have several attempts."""
+    """Run the simulation: GPUs fail and a node is lost, so some jobs have several attempts."""
     broken = (
         Breakdown(Component(NodeName("a"), None), 20_000.0, 30_000.0),
         Breakdown(Component(NodeName("b"), DeviceUuid("GPU-b-1")), 50_000.0, 52_000.0),
@@ -99,7 +99,7 @@ def run(accounts):
     return Simulator(nodes, jobs(random.Random(7)), "default", settings).run()
 
 
-def test_the_accountants_sums_are_the_simulators(accounts, run):
+def test_the_sums_equal_those_of_the_simulator(accounts, run):
     tariffs = Tariffs.of([Tariff(0.0, "EUR", Prices(PRICES))])
     accounts.prices = PRICES
     accounts.restart(lose_file=True)
@@ -121,8 +121,8 @@ def test_the_accountants_sums_are_the_simulators(accounts, run):
     assert {line.job: _figures(line) for line in found if line.job.startswith("job")} == expected
 
 
-def test_each_tenants_hours_are_those_that_he_held_in_it(accounts, run):
-    """The simulator's own record of the capacity that was given out, hour by hour."""
+def test_each_namespaces_hours_equal_its_held_time(accounts, run):
+    """The sums equal the simulator's record of the allocated capacity, for each hour."""
     for moment, kind, item in sorted(objects_of(run), key=lambda each: each[0]):
         accounts.time = moment
         accounts.show(kind, item)

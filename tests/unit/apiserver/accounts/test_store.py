@@ -6,8 +6,8 @@ import sqlite3
 import pytest
 from accounts import DAY
 
-from gpupack_apiserver.accounts.claim import Claim, Held
-from gpupack_apiserver.accounts.store import JOBS_PER_DAY, Counted, Store
+from gpupack_apiserver.accounts.claim import Claim, HeldGpu
+from gpupack_apiserver.accounts.store import MAX_JOBS_PER_DAY, Counted, Store
 from gpupack_apiserver.errors import StoreUnusable
 from gpupack_cost import Amounts, Key, Prices, allocated
 
@@ -29,14 +29,14 @@ def counted(job, *, start=0.0, end=60.0, namespace="team"):
         key=f"{namespace}/{job}/{start}",
         namespace=namespace,
         job=job,
-        held=(Held("GPU-1", 1000, "H100"),),
+        held=(HeldGpu("GPU-1", 1000, "H100"),),
         bound=DAY + start,
     )
     return Counted(claim, DAY + start, DAY + end)
 
 
 def save(store, *each):
-    tariffs = store.price("EUR", Prices({}), DAY)
+    tariffs = store.update_tariffs("EUR", Prices({}), DAY)
     store.save([(one, allocated(one.holding, tariffs)) for one in each])
 
 
@@ -62,52 +62,52 @@ def test_a_second_process_cannot_open_the_file(store, path):
         Store(path)
 
 
-def test_a_file_of_a_newer_release_is_left_alone(path):
+def test_a_file_of_a_newer_release_is_not_changed(path):
     with contextlib.closing(sqlite3.connect(path)) as newer:
         newer.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreUnusable, match="of version 99"):
         Store(path)
 
 
-def test_what_is_no_file_of_ours_is_told_so(path):
+def test_a_file_of_another_program_is_refused(path):
     path.write_text("not a database at all, but long enough to look like one " * 20)
     with pytest.raises(StoreUnusable, match="cannot be used"):
         Store(path)
 
 
-def test_hours_and_days_tell_the_same(store):
+def test_sums_by_hour_and_by_day_are_equal(store):
     save(store, counted("a", start=3600, end=3 * 86_400))
     whole = sums(store, 0, 4 * 86_400)
     parts = sums(store, 0, 5 * 3600)["team"] + sums(store, 5 * 3600, 4 * 86_400)["team"]
     assert whole == {"team": 3 * 86_400 - 3600} == {"team": parts}
 
 
-def test_only_the_namespaces_that_are_asked_for_are_read(store):
+def test_only_the_requested_namespaces_are_read(store):
     save(store, counted("a"), counted("b", namespace="other"))
     assert sums(store, namespaces={"team", "nobody"}) == {"team": 60}
     assert sums(store, namespaces=()) == {}
 
 
-def test_jobs_beyond_so_many_of_a_day_have_no_name_but_count(store):
-    many = JOBS_PER_DAY + 50
+def test_jobs_beyond_the_daily_maximum_count_without_a_name(store):
+    many = MAX_JOBS_PER_DAY + 50
     save(store, *(counted(f"j{number}") for number in range(many)))
     save(store, counted("other", namespace="other"))
-    assert len(jobs(store)) == JOBS_PER_DAY + 1
+    assert len(jobs(store)) == MAX_JOBS_PER_DAY + 1
     assert "other" in jobs(store)
     assert sums(store)["team"] == many * 60
 
 
-def test_that_holds_after_a_restart(store, path):
-    save(store, *(counted(f"j{number}") for number in range(JOBS_PER_DAY)))
+def test_the_daily_maximum_of_named_jobs_holds_after_a_restart(store, path):
+    save(store, *(counted(f"j{number}") for number in range(MAX_JOBS_PER_DAY)))
     store.close()
     again = Store(path)
     save(again, counted("one-more"), counted("j0", start=60, end=100))
-    assert len(jobs(again)) == JOBS_PER_DAY
+    assert len(jobs(again)) == MAX_JOBS_PER_DAY
     assert jobs(again)["j0"] == 100
     again.close()
 
 
-def test_a_reader_sees_the_file_as_it_was_when_it_began(store):
+def test_a_reader_sees_the_file_at_its_creation(store):
     save(store, counted("a"))
     reader = store.reader()
     save(store, counted("b"))
@@ -117,14 +117,14 @@ def test_a_reader_sees_the_file_as_it_was_when_it_began(store):
     assert sums(store) == {"team": 120}
 
 
-def test_what_fails_half_way_is_not_written(store):
+def test_a_failed_write_is_rolled_back(store):
     key = Key(DAY, 0, "team", "", "", "H100")
     with pytest.raises(sqlite3.Error):
         store.save([], measured={key: Amounts(allocated=1.0)}, settled={"uid": object()})
     assert sums(store) == {}
 
 
-def test_what_is_dropped_is_gone_by_hour_day_and_job(store):
+def test_old_data_is_deleted_from_all_tables(store):
     save(store, counted("a"), counted("b", start=86_400, end=86_500))
     store.drop_jobs_before(DAY + 86_400 + 7)
     assert jobs(store) == {}
@@ -133,7 +133,7 @@ def test_what_is_dropped_is_gone_by_hour_day_and_job(store):
     assert sums(store, 0, 2 * 86_400) == {"team": 100}
 
 
-def test_names_of_jobs_are_in_memory_for_an_hour_and_on_disk_for_as_long_as_they_count(store):
+def test_names_of_jobs_leave_the_memory_before_the_disk(store):
     store.save([], measured={Key(DAY, 0, "team", "", "job", "H100"): Amounts(allocated=1.0)})
     store.drop_jobs_before(DAY)
     assert not store._names

@@ -12,7 +12,7 @@ def server(tmp_path):
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
-    """For tests that give back what they hold."""
+    """Return a server for tests that release all their GPUs."""
     made = HostServer(tmp_path_factory.mktemp("shared"))
     yield made.start()
     made.stop()

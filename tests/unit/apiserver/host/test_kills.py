@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that is killed neither loses GPUs nor gives them out twice."""
+"""A killed server neither loses GPUs nor allocates them twice."""
 
 import concurrent.futures
 import time
@@ -11,7 +11,7 @@ import pytest
 from gpupack import TrainingGPUConfig
 
 ASKS_SECONDS = 400.0
-"""Meanwhile the server is started three times, which takes a busy machine a minute each."""
+"""The server is started three times in this period, a minute each on a busy machine."""
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -20,7 +20,7 @@ def held(answer):
     return {uuid for each in answer["gpu_config"]["workers"] for uuid in each["device_uuids"]}
 
 
-def test_what_was_reserved_stays_so_while_the_server_is_dead_and_when_it_is_back(server):
+def test_reservations_survive_a_kill_and_restart_of_the_server(server):
     made = server.call("POST", "/allocate", json={"gpu_count": 5}).json()
     server.kill()
     with host_gpus.manager(server.ledger) as machine:
@@ -37,7 +37,7 @@ def test_what_was_reserved_stays_so_while_the_server_is_dead_and_when_it_is_back
 
 
 def allocated(server, key):
-    """What a caller is answered who asks again until he is; None: he is refused."""
+    """Return the answer to a caller that repeats its call; None: it is refused."""
     ends = time.monotonic() + ASKS_SECONDS
     while time.monotonic() < ends:
         try:
@@ -53,19 +53,19 @@ def allocated(server, key):
 
 
 def storm(server, threads):
-    """Kill the server again and again while callers ask; what they got, and who holds the rest."""
+    """Kill the server repeatedly during calls; return the answers, and the other holders."""
     holders = []
     asked = [threads.submit(allocated, server, f"key-{number}") for number in range(6)]
     for count in (1, 2, 1):
         server.kill()
         holders.append(host_gpus.Holder(server.ledger, gpu_count=count))
         server.start()
-        # Long enough for some of them to be answered, and others to be under way.
+        # Long enough for some calls to be answered while others are in progress.
         time.sleep(0.05)
     return [each.result() for each in asked if each.result()], holders
 
 
-def test_processes_and_callers_never_get_one_gpu_twice_while_the_server_is_killed(server):
+def test_no_gpu_is_allocated_twice_while_the_server_is_killed(server):
     with concurrent.futures.ThreadPoolExecutor(2) as threads:
         answered, holders = storm(server, threads)
     try:

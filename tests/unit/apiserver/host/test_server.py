@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One machine's server, as a process of its own."""
+"""The server of one machine, as a separate process."""
 
 import stat
 
@@ -26,12 +26,12 @@ def holders(server):
 
 @pytest.fixture
 def machine(shared):
-    """The Python library on the same ledger, in this process."""
+    """Return the Python library on the same ledger, in this process."""
     with host_gpus.manager(shared.ledger) as found:
         yield found
 
 
-def test_status_and_the_one_node_are_as_the_ledger_has_them(shared, machine):
+def test_status_and_node_show_the_ledger(shared, machine):
     with machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=3)) as ours:
         status = shared.call("GET", "/status").json()
         (node,) = shared.call("GET", "/nodes").json()["nodes"]
@@ -41,7 +41,7 @@ def test_status_and_the_one_node_are_as_the_ledger_has_them(shared, machine):
     assert all(each["simulated"] for each in node["devices"])
 
 
-def test_processes_that_hold_gpus_are_told(shared, machine):
+def test_processes_that_hold_gpus_are_listed(shared, machine):
     share = TrainingGPUConfig(compute_ratio=0.25, memory_gb=10)
     with machine.allocate_gpu_resources(share) as ours:
         (found,) = holders(shared)
@@ -51,7 +51,7 @@ def test_processes_that_hold_gpus_are_told(shared, machine):
     assert found["namespace"].startswith("user-")
 
 
-def test_an_allocation_is_the_librarys_too_until_it_is_released(shared, machine):
+def test_the_library_sees_an_allocation_until_its_release(shared, machine):
     made = shared.call("POST", "/allocate", json={"gpu_count": 6})
     assert made.status_code == 201
     ours = machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=2))
@@ -66,14 +66,14 @@ def test_an_allocation_is_the_librarys_too_until_it_is_released(shared, machine)
     ours.release()
 
 
-def test_what_does_not_fit_holds_nothing_and_says_why(shared):
+def test_an_allocation_that_does_not_fit_holds_no_gpu_and_names_the_reason(shared):
     refused = shared.call("POST", "/allocate", json={"gpu_count": 9}).json()
     assert (refused["success"], refused["phase"]) == (False, "Failed")
     assert "fewer than 9 GPUs" in refused["message"]
     assert holders(shared) == []
 
 
-def test_calls_with_the_same_key_hold_the_same_gpus(shared):
+def test_calls_with_one_key_create_one_allocation(shared):
     key = {"Idempotency-Key": "once"}
     first, second = (
         shared.call("POST", "/allocate", json={"gpu_count": 2}, headers=key).json() for _ in "ab"
@@ -84,7 +84,7 @@ def test_calls_with_the_same_key_hold_the_same_gpus(shared):
     assert shared.call("DELETE", f"/allocations/{first['allocation_id']}").is_success
 
 
-def test_a_process_is_set_up_for_its_allocation(shared):
+def test_a_setup_uses_the_gpus_of_the_allocation(shared):
     made = shared.call("POST", "/allocate", json={"gpu_count": 2}).json()
     asked = {"allocation": made["allocation_id"]}
     for framework in ("pytorch", "tensorflow"):
@@ -93,7 +93,7 @@ def test_a_process_is_set_up_for_its_allocation(shared):
     assert shared.call("DELETE", f"/allocations/{made['allocation_id']}").is_success
 
 
-def test_validation_says_what_fits_now(shared):
+def test_validation_returns_what_fits_now(shared):
     fits = shared.call("POST", "/validate", json={"gpu_count": 8}).json()
     never = shared.call("POST", "/validate", json={"gpu_count": 9}).json()
     assert (fits["valid"], fits["fits_now"], never["valid"]) == (True, True, False)
@@ -117,7 +117,7 @@ def test_a_wrong_field_is_named(shared, body, field):
     assert (answer.status_code, answer.json()["field"]) == (400, field)
 
 
-def test_every_call_that_takes_a_cluster_says_so(shared):
+def test_calls_that_need_a_cluster_are_refused_with_that_reason(shared):
     served = {(path, each) for call in CALLS for path in call.paths for each in call.http_methods}
     others = {
         (path, each) for call in app.CALLS for path in call.paths for each in call.http_methods
@@ -131,21 +131,21 @@ def test_every_call_that_takes_a_cluster_says_so(shared):
         assert "cluster" in answer.json()["detail"]
 
 
-def test_a_setup_of_a_gpujob_takes_a_cluster(shared):
+def test_a_setup_of_a_gpujob_is_refused_without_a_cluster(shared):
     answer = shared.call("POST", "/setup-pytorch", json={"job": "team/train"})
     assert answer.status_code == 501
 
 
 @pytest.mark.parametrize("shown", ["", "Bearer", "Bearer wrong", "Basic é"])
 @pytest.mark.parametrize("path", ["/status", "/holders", "/jobs", "/allocations/this-machine/a"])
-def test_without_the_token_nothing_is_said(shared, shown, path):
+def test_calls_without_the_token_are_refused(shared, shown, path):
     headers = {"Authorization": shown.encode("latin-1")}
     answer = shared.get(path, headers=headers)
     assert answer.status_code == 401
     assert "token" in answer.json()["detail"]
 
 
-def test_metrics_take_the_token_and_health_does_not(shared):
+def test_metrics_need_the_token_and_health_does_not(shared):
     metrics = shared.url.removesuffix("/api/v1/gpu") + "/metrics"
     assert httpx.get(metrics, timeout=PATIENCE_SECONDS).status_code == 401
     token = {"Authorization": f"Bearer {shared.token}"}
@@ -154,20 +154,20 @@ def test_metrics_take_the_token_and_health_does_not(shared):
     assert shared.get("/health").json() == {"status": "ok", "missing": ""}
 
 
-def test_the_token_is_its_owners_alone_and_printed_by_a_command(shared):
+def test_only_the_owner_can_read_the_token_and_a_command_prints_it(shared):
     assert stat.S_IMODE((shared.state / "token").stat().st_mode) == 0o600
     assert shared.command("token").stdout.strip() == shared.token
     assert len(shared.token) >= 32
 
 
-def test_health_is_asked_by_a_command(shared, tmp_path):
+def test_a_command_checks_the_health(shared, tmp_path):
     assert shared.is_healthy()
     nobody = HostServer(tmp_path).command("health")
     assert nobody.returncode == 1
     assert "refused" in nobody.stderr
 
 
-def test_a_second_server_says_in_one_line_that_the_port_is_in_use(shared):
+def test_a_second_server_reports_the_used_port_in_one_line(shared):
     second = shared.command("serve")
     assert second.returncode == 1
     assert "Traceback" not in second.stderr
@@ -176,7 +176,7 @@ def test_a_second_server_says_in_one_line_that_the_port_is_in_use(shared):
     assert "GPUPACK_LISTEN_PORT" in second.stderr
 
 
-def test_beyond_loopback_it_starts_with_a_certificate_alone(tmp_path):
+def test_beyond_loopback_the_server_needs_a_certificate(tmp_path):
     plain = HostServer(tmp_path, GPUPACK_LISTEN_ADDRESS="0.0.0.0").command("serve")
     assert plain.returncode == 1
     assert "GPUPACK_TLS_CERT" in plain.stderr
@@ -194,13 +194,13 @@ def test_beyond_loopback_it_starts_with_a_certificate_alone(tmp_path):
         server.stop()
 
 
-def test_a_ledger_that_cannot_be_used_is_told_by_health(tmp_path):
+def test_health_reports_an_unusable_ledger(tmp_path):
     server = HostServer(tmp_path)
     (tmp_path / "ledger").write_text("no folder")
     try:
         health = server.start(until="/health").get("/health").json()
         assert health["status"] == "stale"
-        assert "it is no folder" in health["missing"]
+        assert "it is not a folder" in health["missing"]
         assert server.get("/health/ready").status_code == 503
         assert server.command("health").returncode == 1
         assert server.call("GET", "/status").status_code == 503

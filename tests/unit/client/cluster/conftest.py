@@ -7,11 +7,11 @@ import tenacity
 
 from gpupack.cluster.backend import ClusterBackend
 from gpupack.cluster.calls import Calls
-from gpupack.cluster.places import Endpoint
+from gpupack.cluster.endpoint import Endpoint
 
 
 class Server:
-    """Answers calls in turn; `asked` are those that came."""
+    """A server with answers in turn; `asked` has the received calls."""
 
     def __init__(self, *answers):
         self.answers, self.asked = list(answers), []
@@ -32,7 +32,7 @@ class Server:
 
 @pytest.fixture
 def serve(monkeypatch):
-    """A backend of a server with these answers, and the server; pauses take no time."""
+    """Return a backend of a server with these answers, and the server, without pauses."""
     monkeypatch.setattr(tenacity.nap.time, "sleep", lambda seconds: None)
 
     def start(*answers, namespace=""):

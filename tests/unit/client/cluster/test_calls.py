@@ -10,7 +10,7 @@ from fake_api import serving
 from self_signed import self_signed
 
 from gpupack.cluster.calls import Calls
-from gpupack.cluster.places import Endpoint, trusted_by
+from gpupack.cluster.endpoint import Endpoint, trusted_by
 from gpupack.errors import GpupackError, ServerUnreachable
 from gpupack.job_views import QueuePage
 from gpupack_kubeclient import ca_file
@@ -21,7 +21,7 @@ def endpoint_of(where, trusted):
 
 
 def queue_of(page):
-    """A server that answers with this page of the queue."""
+    """Return the calls of a server that answers with this page of the queue."""
 
     async def answer(_):
         return web.json_response(page)
@@ -31,7 +31,7 @@ def queue_of(page):
     return app
 
 
-async def test_a_ca_file_that_is_replaced_counts_for_the_next_call(tmp_path, monkeypatch):
+async def test_a_replaced_ca_file_is_used_for_the_next_call(tmp_path, monkeypatch):
     monkeypatch.setattr(ca_file, "LOOK_SECONDS", 0.0)
     app, where = queue_of({"waiting": []}), {}
     trusted = tmp_path / "ca.crt"
@@ -50,7 +50,7 @@ async def test_a_ca_file_that_is_replaced_counts_for_the_next_call(tmp_path, mon
     calls.close()
 
 
-async def test_a_list_that_leads_to_itself_is_followed_no_further():
+async def test_a_page_that_names_itself_as_next_is_an_error():
     app, where = queue_of({"waiting": [], "next": "x"}), {}
     trusted = ssl.create_default_context()
     async with serving(app) as where["address"]:

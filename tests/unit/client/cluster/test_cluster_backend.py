@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the library makes of answers; the real server answers in tests/e2e/test_python_api.py."""
+"""The library with fixed answers; tests/e2e/test_python_api.py has the real server."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ import pytest
 from gpupack import CallRefused, NotEnoughGpus, ServerUnreachable, TrainingGPUConfig, Unsupported
 from gpupack.backend import Patience, Workload
 from gpupack.cluster.calls import Calls
-from gpupack.cluster.places import Endpoint
+from gpupack.cluster.endpoint import Endpoint
 
 TWO = TrainingGPUConfig(gpu_count=2, gpu_type="H100")
 UUIDS = ["GPU-a", "GPU-b"]
@@ -65,7 +65,7 @@ def test_gpus_are_held_and_released(serve):
     )
 
 
-def test_a_program_is_run_on_the_gpus_of_an_allocation(serve):
+def test_a_workload_runs_on_the_gpus_of_an_allocation(serve):
     backend, server = serve((200, HELD))
     backend.run("team/allocation-1", Workload("train:1", ("torchrun", "train.py"), {"SEED": "1"}))
     (asked,) = server.asked
@@ -79,7 +79,7 @@ def test_a_program_is_run_on_the_gpus_of_an_allocation(serve):
     }
 
 
-def test_an_answer_that_is_lost_is_asked_for_again_by_the_same_key(serve):
+def test_a_lost_answer_is_requested_again_with_the_same_key(serve):
     lost = httpx.ReadError("connection reset")
     backend, server = serve(lost, (503, {}, {"Retry-After": "1"}), (429, {}), (201, HELD))
     backend.allocate(TWO, Patience(0, 600))
@@ -89,7 +89,7 @@ def test_an_answer_that_is_lost_is_asked_for_again_by_the_same_key(serve):
     assert keys != {""}
 
 
-def test_an_allocation_whose_call_is_interrupted_is_found_by_its_key_and_released(serve):
+def test_an_interrupted_allocation_is_released_by_its_key(serve):
     backend, server = serve(KeyboardInterrupt(), (201, WAITS), GONE)
     with pytest.raises(KeyboardInterrupt):
         backend.allocate(TWO, Patience(60, 600))
@@ -98,7 +98,7 @@ def test_an_allocation_whose_call_is_interrupted_is_found_by_its_key_and_release
     assert (last.method, last.url.path.rpartition("/")[2]) == ("DELETE", "allocation-1")
 
 
-def test_a_token_that_is_known_no_more_is_asked_for_once_more(serve):
+def test_a_rejected_token_is_read_once_more(serve):
     backend, server = serve((401, {"detail": "who?"}), (200, VALID))
     backend._calls._endpoint = dataclasses.replace(backend._calls._endpoint, forget=lambda: True)
     assert backend.validate(TWO)
@@ -109,7 +109,7 @@ def test_a_token_that_is_known_no_more_is_asked_for_once_more(serve):
 
 
 @pytest.mark.parametrize("direct", [True, False])
-def test_a_proxy_is_not_told_the_token_of_what_no_proxy_leads_to(direct, monkeypatch):
+def test_loopback_and_service_addresses_use_no_proxy(direct, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
@@ -126,7 +126,7 @@ def test_a_proxy_is_not_told_the_token_of_what_no_proxy_leads_to(direct, monkeyp
     assert bool(proxies) is not direct
 
 
-def test_who_is_known_by_a_certificate_sends_no_header(serve):
+def test_a_caller_with_a_certificate_sends_no_authorization_header(serve):
     backend, server = serve((200, VALID), (401, {"detail": "this one takes a token"}))
     backend._calls._endpoint = dataclasses.replace(backend._calls._endpoint, token=None)
     assert backend.validate(TWO)
@@ -138,11 +138,11 @@ def test_who_is_known_by_a_certificate_sends_no_header(serve):
 @pytest.mark.parametrize(
     ("ends", "says"),
     [
-        (httpx.WriteError("broken pipe"), "perhaps it does not take your client certificate"),
-        (httpx.ConnectError("refused"), "is it running, and GPUPACK_SERVER its address"),
+        (httpx.WriteError("broken pipe"), "check your client certificate"),
+        (httpx.ConnectError("refused"), "check that it runs, and that GPUPACK_SERVER"),
     ],
 )
-def test_a_server_that_hangs_up_on_a_certificate_is_said_to_take_it_perhaps_not(serve, ends, says):
+def test_a_closed_connection_suggests_a_rejected_certificate(serve, ends, says):
     backend, _ = serve(*[ends] * 6)
     backend._calls._endpoint = dataclasses.replace(backend._calls._endpoint, token=None)
     with pytest.raises(ServerUnreachable, match=says):
@@ -156,7 +156,7 @@ def test_two_allocations_have_two_keys(serve):
     assert len({each.headers["idempotency-key"] for each in server.asked}) == 2
 
 
-def test_the_token_is_asked_for_with_every_call(serve):
+def test_the_token_is_read_for_every_call(serve):
     backend, server = serve((200, VALID), (200, VALID))
     backend.validate(TWO)
     backend.validate(TWO)
@@ -171,7 +171,7 @@ def test_gpus_are_waited_for(serve):
     assert backend.allocate(TWO, Patience(30, 600)).held
 
 
-def test_what_is_not_held_in_time_is_given_up_and_says_what_was_missing(serve):
+def test_an_allocation_that_is_not_held_in_time_is_released_with_a_reason(serve):
     backend, server = serve((201, WAITS), (200, VALID), GONE)
     with pytest.raises(NotEnoughGpus, match="2 GPUs are missing") as raised:
         backend.allocate(TWO, Patience(0, 600))
@@ -179,7 +179,7 @@ def test_what_is_not_held_in_time_is_given_up_and_says_what_was_missing(serve):
     assert server.asked[-1].method == "DELETE"
 
 
-def test_what_the_whole_cluster_does_not_have_is_said_to_be_waited_for_in_vain(serve):
+def test_a_request_that_can_never_fit_is_reported_as_such(serve):
     backend, server = serve((201, WAITS), (200, VALID | {"valid": False}), GONE)
     with pytest.raises(NotEnoughGpus, match="2 GPUs are missing") as raised:
         backend.allocate(TWO, Patience(0, 600))
@@ -187,7 +187,7 @@ def test_what_the_whole_cluster_does_not_have_is_said_to_be_waited_for_in_vain(s
     assert [each.method for each in server.asked] == ["POST", "POST", "DELETE"]
 
 
-def test_a_server_that_does_not_say_whether_waiting_helps_is_no_other_error(serve):
+def test_a_failed_validation_does_not_replace_the_error(serve):
     backend, server = serve((201, WAITS), (403, {"detail": "not you"}), GONE)
     with pytest.raises(NotEnoughGpus, match="2 GPUs are missing") as raised:
         backend.allocate(TWO, Patience(0, 600))
@@ -202,7 +202,7 @@ def test_an_allocation_that_ended_is_not_waited_for(serve):
     assert server.asked[-1].method == "DELETE"
 
 
-def test_waiting_that_is_ended_from_outside_gives_up(serve):
+def test_a_stopped_wait_releases_the_allocation(serve):
     backend, server = serve((201, WAITS), GONE)
     patience = Patience(60, 600, threading.Event())
     patience.stop.set()
@@ -211,7 +211,7 @@ def test_waiting_that_is_ended_from_outside_gives_up(serve):
     assert server.asked[-1].method == "DELETE"
 
 
-def test_what_has_ended_by_itself_is_released_without_complaint(serve):
+def test_releasing_a_finished_allocation_is_no_error(serve):
     backend, _ = serve((201, HELD), (404, {"detail": "there is none"}))
     backend.allocate(TWO, Patience(0, 600)).release()
 
@@ -245,14 +245,14 @@ def test_a_refusal_names_field_value_and_fix(serve):
     )
 
 
-def test_who_is_not_known_is_told_how_to_get_a_token(serve):
+def test_a_rejected_caller_is_told_how_to_get_a_token(serve):
     backend, _ = serve((401, {"detail": "the token is not valid"}))
     with pytest.raises(CallRefused, match="the token is not valid; set GPUPACK_TOKEN"):
         backend.status()
 
 
 @pytest.mark.parametrize("answer", [(200, {"hello": "world"}), (200, []), (404, "<html>")])
-def test_another_server_is_not_taken_for_ours(answer, serve):
+def test_another_server_is_reported(answer, serve):
     backend, _ = serve(answer)
     with pytest.raises((ServerUnreachable, CallRefused)) as raised:
         backend.status()
@@ -266,20 +266,20 @@ def test_a_server_that_never_answers_is_named(serve):
     assert len(server.asked) == 6
 
 
-def test_a_server_that_is_never_ready_says_why(serve):
+def test_a_server_that_is_never_ready_is_reported_with_its_reason(serve):
     backend, _ = serve(*[(503, {"detail": "the state is stale"})] * 6)
     with pytest.raises(CallRefused, match="the state is stale"):
         backend.status()
 
 
-def test_shares_are_this_machines(serve):
+def test_shares_are_refused_by_the_cluster_backend(serve):
     backend, server = serve()
     with pytest.raises(Unsupported, match="submit a GPUJob with `share`"):
         backend.allocate(TrainingGPUConfig(compute_ratio=0.5, memory_gb=8), Patience(0, 600))
     assert server.asked == []
 
 
-def test_simulated_gpus_of_a_cluster_are_told_from_others(serve):
+def test_simulated_gpus_of_a_cluster_are_marked(serve):
     workers = [{"node_name": "n", "device_ids": [0], "device_uuids": ["GPU-sim-n-1234-0"]}]
     simulated = HELD | {"gpu_config": HELD["gpu_config"] | {"workers": workers}}
     backend, _ = serve((201, simulated))
@@ -288,7 +288,7 @@ def test_simulated_gpus_of_a_cluster_are_told_from_others(serve):
     assert gpus.environment["GPUPACK_SIMULATED"] == "true"
 
 
-def test_closing_lets_go_of_what_led_to_the_server(serve):
+def test_closing_ends_the_port_forward(serve):
     backend, server = serve()
     backend.close()
     assert server.closed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which namespace gpupack is."""
+"""The search for gpupack's namespace."""
 
 import http.server
 import json
@@ -10,7 +10,7 @@ import pytest
 from self_signed import self_signed
 
 from gpupack import ServerNotFound
-from gpupack.cluster.release import Release, chosen, releases
+from gpupack.cluster.release import Release, choose_release, parse_releases
 from gpupack.cluster.release_in_pod import release_in_pod
 
 PUBLISHED = {"namespace": "gpu-tools", "apiCertificate": "mine", "extenderCertificate": "theirs"}
@@ -18,41 +18,41 @@ OURS = Release("gpu-tools", api_secret="mine", extender_secret="theirs")
 OPTION = "--system-namespace"
 
 
-def test_a_release_says_where_it_is_and_which_secrets_it_is_trusted_by():
-    assert releases([PUBLISHED]) == [OURS]
+def test_a_release_publishes_its_namespace_and_secrets():
+    assert parse_releases([PUBLISHED]) == [OURS]
     assert OURS.api_address == "https://gpupack-api.gpu-tools.svc"
 
 
-def test_what_names_no_namespace_is_no_release():
+def test_data_without_a_namespace_is_ignored():
     wrong = ({}, {"namespace": ""}, {"namespace": "a/b"}, {"namespace": "a" * 64})
-    assert releases(wrong) == []
+    assert parse_releases(wrong) == []
 
 
-def test_the_only_release_is_the_one_that_is_meant():
-    assert chosen([OURS], namespace="", option=OPTION) == OURS
+def test_the_only_release_is_chosen():
+    assert choose_release([OURS], namespace="", option=OPTION) == OURS
 
 
-def test_one_that_is_named_and_not_published_has_secrets_of_the_usual_names():
-    assert chosen([OURS], namespace="gpu-tools", option=OPTION) == OURS
-    other = chosen([OURS], namespace="other", option=OPTION)
+def test_an_unpublished_release_has_the_default_secret_names():
+    assert choose_release([OURS], namespace="gpu-tools", option=OPTION) == OURS
+    other = choose_release([OURS], namespace="other", option=OPTION)
     assert other == Release("other")
     assert other.api_secret == "gpupack-api-certificate"
 
 
-def test_without_a_release_it_is_said_how_one_is_named():
+def test_a_missing_release_is_reported_with_the_option():
     with pytest.raises(ServerNotFound, match=r"install the chart.*--system-namespace or GPUPACK_S"):
-        chosen([], namespace="", option=OPTION)
+        choose_release([], namespace="", option=OPTION)
 
 
-def test_of_many_releases_ten_are_named():
+def test_at_most_ten_releases_are_named():
     many = [Release(f"n{index:02}") for index in range(30)]
     with pytest.raises(ServerNotFound, match=r"30 namespaces \(n00, .*, n09 and 20 more\)"):
-        chosen(many, namespace="", option=OPTION)
+        choose_release(many, namespace="", option=OPTION)
 
 
 @pytest.fixture
 def pod(tmp_path):
-    """Serves the API server to a pod; yields its variables, and what is answered and asked."""
+    """Serve the API server to a pod; yield its variables, the answers and the calls."""
     answer = {"status": 200, "items": [{"data": PUBLISHED}], "asked": []}
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -84,19 +84,19 @@ def found(pod, namespace=""):
     return release_in_pod(environ, account, namespace=namespace, option=OPTION)
 
 
-def test_a_pod_finds_the_release_by_its_own_token(pod):
+def test_a_pod_finds_the_release_with_its_own_token(pod):
     assert found(pod) == OURS
     ((path, authorization),) = pod[1]["asked"]
     assert path.startswith("/api/v1/namespaces/kube-public/configmaps?labelSelector=")
     assert authorization == "Bearer of-the-pod"
 
 
-def test_a_pod_that_names_the_namespace_asks_nothing(pod):
+def test_a_pod_with_a_configured_namespace_sends_no_request(pod):
     assert found(pod, "mine") == Release("mine")
     assert pod[1]["asked"] == []
 
 
-def test_a_pod_that_is_refused_is_told_what_to_set(pod):
+def test_a_refused_pod_is_told_what_to_set(pod):
     pod[1]["status"] = 403
     with pytest.raises(ServerNotFound, match=r"403.*GPUPACK_SYSTEM_NAMESPACE"):
         found(pod)

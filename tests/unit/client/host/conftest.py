@@ -8,21 +8,21 @@ from open_folder import open_folder
 
 @pytest.fixture
 def folder():
-    """Of a ledger; other users may come to it."""
+    """Return the folder of a ledger, which other users can reach."""
     with open_folder() as above:
         yield above / "ledger"
 
 
 @pytest.fixture
 def machine(folder):
-    """This process's manager of the machine."""
+    """Return this process's manager of the machine."""
     with host_gpus.manager(folder) as manager:
         yield manager
 
 
 @pytest.fixture
 def holder(folder):
-    """Starts processes that hold GPUs; those that live at the end are killed."""
+    """Return a function that starts processes that hold GPUs; they are killed at the end."""
     started = []
 
     def start(**asked):

@@ -22,7 +22,7 @@ NOBODY = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
 
 
-def test_the_folder_is_open_to_all_and_nobody_removes_anothers_files(machine, folder):
+def test_all_users_can_write_in_the_folder_and_remove_only_their_files(machine, folder):
     machine.allocate_gpu_resources(ONE)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
     (file,) = folder.glob("*.json")
@@ -30,7 +30,7 @@ def test_the_folder_is_open_to_all_and_nobody_removes_anothers_files(machine, fo
 
 
 @as_root
-def test_users_share_the_gpus_and_see_who_holds_them(holder, machine):
+def test_users_share_the_gpus_and_see_the_holders(holder, machine):
     machine.get_gpu_status()
     theirs = holder(user=NOBODY, gpu_count=5)
     ours = machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=3))
@@ -41,13 +41,13 @@ def test_users_share_the_gpus_and_see_who_holds_them(holder, machine):
 
 
 @as_root
-def test_what_a_killed_process_of_another_user_leaves_is_nobodys(holder):
+def test_a_file_of_a_killed_process_of_another_user_holds_no_gpu(holder):
     holder(gpu_count=8).kill()
     assert len(holder(user=NOBODY, gpu_count=8).granted) == 8
 
 
 @as_root
-def test_a_folder_that_a_user_cannot_write_says_how_it_is_made(folder):
+def test_an_unwritable_folder_is_reported_with_a_fix(folder):
     folder.mkdir(mode=0o755)
 
     def attempt():
@@ -58,16 +58,16 @@ def test_a_folder_that_a_user_cannot_write_says_how_it_is_made(folder):
             return error
 
     said = in_child(attempt)
-    assert f"user {NOBODY} cannot write in it; make it by `install -d -m 1777" in said
+    assert f"user {NOBODY} cannot write in it; create it by `install -d -m 1777" in said
 
 
-def test_a_symbolic_link_is_no_folder(folder, tmp_path):
+def test_a_symbolic_link_is_refused_as_the_folder(folder, tmp_path):
     folder.symlink_to(tmp_path)
-    with pytest.raises(LedgerUnusable, match="is no folder"):
+    with pytest.raises(LedgerUnusable, match="is not a folder"):
         host_gpus.manager(folder).get_gpu_status()
 
 
-def test_a_disk_that_is_full_gives_nothing_out_and_leaves_nothing_behind(machine, folder):
+def test_a_full_disk_allocates_no_gpu_and_leaves_no_file(machine, folder):
     machine.get_gpu_status()
 
     def attempt():
@@ -82,7 +82,7 @@ def test_a_disk_that_is_full_gives_nothing_out_and_leaves_nothing_behind(machine
     assert machine.get_gpu_status().available_gpus == 8
 
 
-def test_what_is_given_back_needs_no_room_on_the_disk(machine):
+def test_a_release_works_on_a_full_disk(machine):
     gpus = machine.allocate_gpu_resources(ONE)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
@@ -94,7 +94,7 @@ def test_what_is_given_back_needs_no_room_on_the_disk(machine):
 
 
 @pytest.mark.parametrize("content", [b"", b'{"kind": "hol', b"\xff\xfe", b"[]", b'{"schema": 2}'])
-def test_half_a_record_of_a_dead_process_is_swept_away_and_of_a_live_one_stops_all(
+def test_a_broken_record_of_a_dead_process_is_removed_and_of_a_live_one_is_an_error(
     content, machine, folder
 ):
     machine.get_gpu_status()
@@ -108,7 +108,7 @@ def test_half_a_record_of_a_dead_process_is_swept_away_and_of_a_live_one_stops_a
     assert not half.exists()
 
 
-def test_what_a_process_leaves_that_is_killed_while_it_writes_is_swept_away(machine, folder):
+def test_a_file_of_a_process_killed_while_writing_is_removed(machine, folder):
     machine.get_gpu_status()
     (folder / ".new-holds-1-abc.json").write_bytes(b"{")
     machine.get_gpu_status()
@@ -116,7 +116,7 @@ def test_what_a_process_leaves_that_is_killed_while_it_writes_is_swept_away(mach
 
 
 def written_again(machine, folder, **process):
-    """What this process held, of one that differs in this and has no lock any more."""
+    """Write this process's record with these changes, and without a lock."""
     gpus = machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=8))
     (file,) = folder.glob("*.json")
     record = msgspec.json.decode(file.read_bytes())
@@ -125,23 +125,23 @@ def written_again(machine, folder, **process):
     file.write_bytes(msgspec.json.encode(record))
 
 
-def test_a_pid_that_is_used_again_holds_nothing(machine, folder):
+def test_a_reused_pid_holds_no_gpu(machine, folder):
     written_again(machine, folder, start_ticks=1)
     assert machine.get_gpu_status().available_gpus == 8
 
 
-def test_a_pid_of_another_namespace_is_not_looked_for_here(machine, folder):
+def test_a_pid_of_another_namespace_is_not_searched_here(machine, folder):
     written_again(machine, folder, namespace="pid:[1]")
     assert machine.get_gpu_status().available_gpus == 8
 
 
-def test_a_process_that_has_lost_its_lock_holds_its_gpus_until_it_is_gone(machine, folder):
-    """As one does that is killed, or that closes all files as daemons do."""
+def test_an_ending_process_without_its_lock_holds_its_gpus(machine, folder):
+    """A killed process loses its lock early, and so does a daemon that closes all files."""
     written_again(machine, folder)
     assert machine.get_gpu_status().available_gpus == 0
 
 
-def test_a_folder_that_two_machines_share_is_noticed(machine, folder):
+def test_a_folder_of_two_machines_is_an_error(machine, folder):
     machine.allocate_gpu_resources(ONE)
     (file,) = folder.glob("*.json")
     record = msgspec.json.decode(file.read_bytes())
@@ -151,7 +151,7 @@ def test_a_folder_that_two_machines_share_is_noticed(machine, folder):
         machine.get_gpu_status()
 
 
-def test_fifos_and_other_files_in_the_folder_are_passed_over(machine, folder):
+def test_fifos_and_other_files_in_the_folder_are_ignored(machine, folder):
     machine.get_gpu_status()
     os.mkfifo(folder / "a.json")
     (folder / "mine.txt").write_text("nothing")
@@ -159,7 +159,7 @@ def test_fifos_and_other_files_in_the_folder_are_passed_over(machine, folder):
     assert (folder / "mine.txt").exists()
 
 
-def test_a_folder_that_is_replaced_while_its_lock_is_waited_for_is_not_used(folder):
+def test_a_folder_replaced_during_locking_is_not_used(folder):
     one = HostFolder(folder)
     with one.locked():
         folder.rename(folder.with_name("old"))
@@ -168,7 +168,7 @@ def test_a_folder_that_is_replaced_while_its_lock_is_waited_for_is_not_used(fold
             assert folder.exists()
 
 
-def test_who_never_lets_go_of_the_ledger_is_named(folder, monkeypatch):
+def test_a_process_that_keeps_the_ledger_locked_is_reported(folder, monkeypatch):
     monkeypatch.setattr(folders, "LOCK_SECONDS", 0.1)
     one = HostFolder(folder)
     with one.locked(), pytest.raises(folders.LedgerBusy, match="fuser -v"), one.locked():
@@ -176,7 +176,7 @@ def test_who_never_lets_go_of_the_ledger_is_named(folder, monkeypatch):
 
 
 def test_all_users_have_the_same_folder_by_default():
-    """Whether /run/lock is open to all is asked, not whether this user may write there."""
+    """The mode of /run/lock decides, and not whether this user may write there."""
     code = (
         "import os, gpupack.host.folder as folder; os.setuid(65534); print(folder.default_folder())"
     )
@@ -193,8 +193,8 @@ def test_all_users_have_the_same_folder_by_default():
     assert theirs.stdout.strip() == str(default_folder())
 
 
-def test_threads_that_make_the_folder_at_once_have_one(folder):
-    """An empty one that somebody has locked already would be replaced by the next."""
+def test_concurrent_threads_create_one_folder(folder):
+    """Another thread could replace an empty folder that is already locked."""
     entered = []
 
     def enter():
@@ -212,7 +212,7 @@ def test_threads_that_make_the_folder_at_once_have_one(folder):
 
 
 @as_root
-def test_who_gave_up_being_root_can_still_let_go_of_its_gpus(folder):
+def test_a_process_that_dropped_root_can_release_its_gpus(folder):
     def attempt():
         manager = host_gpus.manager(folder)
         held = manager.allocate_gpu_resources(TrainingGPUConfig(gpu_count=8))
@@ -223,7 +223,7 @@ def test_who_gave_up_being_root_can_still_let_go_of_its_gpus(folder):
     assert in_child(attempt) == "[]"
 
 
-def test_a_folder_that_goes_while_it_is_locked_and_cannot_be_made_anew_is_told(folder, monkeypatch):
+def test_a_removed_folder_that_cannot_be_created_again_is_reported(folder, monkeypatch):
     ledger = HostFolder(folder)
 
     def replaced(_opened):
@@ -234,5 +234,5 @@ def test_a_folder_that_goes_while_it_is_locked_and_cannot_be_made_anew_is_told(f
         return False
 
     monkeypatch.setattr(ledger, "_lock", replaced)
-    with pytest.raises(LedgerUnusable, match="it is no folder"), ledger.locked():
+    with pytest.raises(LedgerUnusable, match="it is not a folder"), ledger.locked():
         pass

@@ -26,7 +26,7 @@ def eventually(look, seconds=30):
         time.sleep(0.02)
 
 
-def test_processes_get_different_gpus_and_who_comes_too_late_is_told_who_holds_them(holder):
+def test_processes_get_different_gpus_and_a_refusal_names_the_holders(holder):
     first, second = holder(gpu_count=4), holder(gpu_count=4)
     assert len({*first.granted, *second.granted}) == 8
     refused = holder(gpu_count=1)
@@ -36,7 +36,7 @@ def test_processes_get_different_gpus_and_who_comes_too_late_is_told_who_holds_t
 
 
 @pytest.mark.parametrize("how", ["kill", "end"])
-def test_a_process_that_ends_gives_its_gpus_back_however_it_ends(how, holder, machine):
+def test_gpus_are_released_however_the_process_ends(how, holder, machine):
     gone = holder(gpu_count=8)
     assert free(machine) == 0
     getattr(gone, how)()
@@ -44,7 +44,7 @@ def test_a_process_that_ends_gives_its_gpus_back_however_it_ends(how, holder, ma
     assert len(holder(gpu_count=8).granted) == 8
 
 
-def test_what_is_released_is_anothers_at_once(machine, holder):
+def test_released_gpus_are_free_at_once(machine, holder):
     with machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=8)) as gpus:
         assert gpus.held
         assert holder(gpu_count=1).held is None
@@ -52,14 +52,14 @@ def test_what_is_released_is_anothers_at_once(machine, holder):
     assert holder(gpu_count=8).granted
 
 
-def test_shares_go_together_on_one_gpu_up_to_its_time_and_memory(holder):
+def test_shares_are_packed_on_one_gpu_up_to_its_time_and_memory(holder):
     first, second, third = (holder(**SHARE) for _ in range(3))
     assert first.granted == second.granted == third.granted
     assert holder(**SHARE).granted != first.granted, "a fourth of 30 % does not fit next to three"
     assert holder(compute_ratio=0.01, memory_gb=25.0).granted != first.granted, "80 GB, 60 are held"
 
 
-def test_shares_and_whole_gpus_never_mix(holder, machine):
+def test_shares_and_whole_gpus_use_different_gpus(holder, machine):
     share = holder(**SHARE)
     whole = holder(gpu_count=7)
     assert not set(share.granted) & set(whole.granted)
@@ -67,24 +67,24 @@ def test_shares_and_whole_gpus_never_mix(holder, machine):
     assert holder(gpu_count=1).held is None
 
 
-def test_who_waits_gets_the_gpus_of_one_that_is_killed(holder):
+def test_a_waiting_process_gets_the_gpus_of_a_killed_one(holder):
     holds = holder(gpu_count=8)
     waits = holder(gpu_count=2, timeout_seconds=30, wait=False)
     holds.kill()
     assert len(waits.wait().granted) == 2
 
 
-def test_who_came_first_is_served_first_and_nobody_overtakes(holder, machine):
+def test_waiting_processes_are_served_in_order(holder, machine):
     holds = holder(gpu_count=6)
     large = holder(gpu_count=8, timeout_seconds=30, wait=False)
     eventually(lambda: "waits" in said_to_one_more(machine))
     small = holder(gpu_count=1)
-    assert "waits before: 8 GPUs" in small.refused
+    assert "waits ahead: 8 GPUs" in small.refused
     holds.end()
     assert len(large.wait().granted) == 8
 
 
-def test_one_that_waits_and_is_killed_holds_nobody_up(holder, machine):
+def test_a_killed_waiting_process_does_not_block_others(holder, machine):
     holder(gpu_count=6)
     large = holder(gpu_count=8, timeout_seconds=30, wait=False)
     eventually(lambda: "waits" in said_to_one_more(machine))
@@ -100,7 +100,7 @@ def said_to_one_more(machine):
     return ""
 
 
-def test_after_its_timeout_nothing_of_who_waited_is_left(holder, machine, folder):
+def test_no_file_remains_after_a_timeout(holder, machine, folder):
     holds = holder(gpu_count=8)
     begun = time.monotonic()
     with pytest.raises(NotEnoughGpus) as raised:
@@ -110,7 +110,7 @@ def test_after_its_timeout_nothing_of_who_waited_is_left(holder, machine, folder
     assert [each.name.split("-")[1] for each in folder.glob("*.json")] == [str(holds.pid)]
 
 
-def test_what_can_never_fit_is_refused_at_once(machine):
+def test_a_request_that_can_never_fit_is_refused_at_once(machine):
     with pytest.raises(NotEnoughGpus, match="fewer than 9 GPUs") as raised:
         machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=9), timeout_seconds=60)
     assert raised.value.never
@@ -118,7 +118,7 @@ def test_what_can_never_fit_is_refused_at_once(machine):
         machine.allocate_gpu_resources(TrainingGPUConfig(gpu_type="A100"), timeout_seconds=60)
 
 
-def test_waiting_can_be_ended_from_another_thread(holder, machine):
+def test_another_thread_can_end_a_wait(holder, machine):
     holder(gpu_count=8)
     patience = Patience(60, 3600)
     threading.Timer(0.2, patience.stop.set).start()
@@ -140,16 +140,14 @@ def test_threads_of_one_process_get_different_gpus(machine):
     assert len({uuid for each in held for uuid in each.device_uuids}) == 8
 
 
-def test_a_forked_child_neither_holds_nor_gives_back_its_parents_gpus(machine, holder):
+def test_a_forked_child_neither_holds_nor_releases_its_parents_gpus(machine, holder):
     gpus = machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=8))
     assert in_child(lambda: gpus.held) == "False"
     in_child(machine.close)
     assert holder(gpu_count=1).held is None
 
 
-def test_a_child_that_outlives_its_parent_holds_them_only_if_it_was_given_the_file(
-    folder, holder, machine
-):
+def test_a_child_holds_its_parents_gpus_only_with_the_file(folder, holder, machine):
     for given in (True, False):
         child = start_parent_with_child(folder, given=given)
         assert free(machine) == (0 if given else 8)
@@ -158,7 +156,7 @@ def test_a_child_that_outlives_its_parent_holds_them_only_if_it_was_given_the_fi
 
 
 def start_parent_with_child(folder, *, given):
-    """A process that holds all GPUs, starts a child and is killed; the PID of the child."""
+    """Start a process that holds all GPUs, starts a child and is killed; return the child's PID."""
     code = f"""
 import os, subprocess, sys, warnings
 warnings.simplefilter("ignore")
@@ -178,7 +176,7 @@ os.kill(os.getpid(), 9)
     return int(done.stdout)
 
 
-def test_nobody_releases_what_another_holds(machine, folder):
+def test_an_allocation_of_another_process_cannot_be_released(machine, folder):
     gpus = machine.allocate_gpu_resources(TrainingGPUConfig())
     with host_gpus.manager(folder) as other:
         with pytest.raises(NothingHeld):
@@ -188,7 +186,7 @@ def test_nobody_releases_what_another_holds(machine, folder):
     assert gpus.held
 
 
-def test_a_clock_that_jumps_changes_nothing(machine, holder, monkeypatch):
+def test_a_jump_of_the_clock_has_no_effect(machine, holder, monkeypatch):
     holder(gpu_count=8)
     monkeypatch.setattr(time, "time", lambda: 0.0)
     with pytest.raises(NotEnoughGpus):

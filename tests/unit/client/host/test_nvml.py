@@ -18,7 +18,7 @@ AT_ONCE = Patience(0, 60)
 
 
 class Driver(FakeNvml):
-    """That is loaded; what it does at first may be another."""
+    """A loaded driver; its first call may do something else."""
 
     def __init__(self, *gpus, first=lambda: None):
         super().__init__(*gpus)
@@ -29,40 +29,40 @@ class Driver(FakeNvml):
 
 
 def take(folder, driver, **asked):
-    """The indices of the GPUs that this process gets."""
+    """Return the indices of the GPUs that this process gets."""
     gpus = NvmlGpus(driver)
     ledger = HostLedger(
         HostFolder(folder), gpus, node=NodeName("here"), policy=policy_named("best-fit")
     )
-    taken = ledger.take(TrainingGPUConfig(**asked), AT_ONCE)
+    taken = ledger.acquire(TrainingGPUConfig(**asked), AT_ONCE)
     index = {each.uuid: each.index for each in gpus.read().devices}
     return {index[each.uuid] for each in taken.placement.devices}
 
 
-def test_gpus_are_what_the_driver_shows(folder):
+def test_gpus_are_read_from_the_driver(folder):
     (found,) = NvmlGpus(Driver(gpu(0))).read().devices
     assert (found.uuid, found.model, found.memory) == ("GPU-0", "NVIDIA H200", 143771)
 
 
-def test_two_gpus_are_taken_where_nvlink_connects_them(folder):
+def test_two_gpus_are_allocated_where_nvlink_connects_them(folder):
     pairs = [gpu(0, island=1), gpu(1, island=2), gpu(2, island=3), gpu(3, island=2)]
     assert take(folder, Driver(*pairs), gpu_count=2) == {1, 3}
 
 
-def test_a_gpu_that_somebody_uses_who_holds_nothing_is_not_given_out(folder):
+def test_a_gpu_used_without_an_allocation_is_not_allocated(folder):
     used = [gpu(0, pids=[4711]), gpu(1)]
     assert take(folder, Driver(*used)) == {1}
-    with pytest.raises(NotEnoughGpus, match="GPU 0 is used by process 4711, which holds nothing"):
+    with pytest.raises(NotEnoughGpus, match="GPU 0 is used by process 4711, without an allocation"):
         take(folder, Driver(*used))
 
 
-def test_a_gpu_that_is_held_may_be_used(folder):
-    """By its holder's children, say: of whom they are the driver does not tell."""
+def test_a_held_gpu_may_be_used(folder):
+    """The holder's children may use it: the driver does not report parents."""
     assert take(folder, Driver(gpu(0)), compute_ratio=0.3, memory_gb=10) == {0}
     assert take(folder, Driver(gpu(0, pids=[4711])), compute_ratio=0.3, memory_gb=10) == {0}
 
 
-def test_one_that_does_not_answer_and_one_that_is_cut_are_left_out(folder):
+def test_gpus_that_do_not_answer_or_have_mig_are_left_out(folder):
     lost, cut = {"name": "lost"}, gpu(1, mig=1, slices=[mig_slice("MIG-1")])
     assert [each.index for each in NvmlGpus(Driver(lost, cut, gpu(2))).read().devices] == [2]
 
@@ -79,7 +79,7 @@ def test_a_machine_without_a_driver_has_no_gpus(error):
     assert "there is no NVIDIA driver here" in inventory.missing
 
 
-def test_a_driver_that_hangs_stops_nobody_for_ever(monkeypatch):
+def test_a_hanging_driver_is_an_error_after_a_timeout(monkeypatch):
     monkeypatch.setattr(reading, "ANSWER_SECONDS", 0.1)
     hangs = threading.Event()
     with pytest.raises(

@@ -24,7 +24,7 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another
 
 @pytest.fixture
 def reserved(folder):
-    """Reservations on the folder."""
+    """Return the reservations of the folder."""
     config = GpuConfig(this_machine=ThisMachineConfig(folder=str(folder), simulated_gpus="8xH100"))
     host = open_host(config, gpus_of(config))
     return Reservations(host.folder, host.ledger)
@@ -38,7 +38,7 @@ def uuids(record):
     return {each.uuid for each in record.devices}
 
 
-def test_a_reservation_outlives_the_process_that_made_it(reserved, machine):
+def test_a_reservation_outlives_its_process(reserved, machine):
     assert in_child(lambda: len(reserved.make("a", gpus(5), NOW).devices)) == "5"
     ours = machine.allocate_gpu_resources(gpus(3))
     assert not uuids(reserved.find("a")) & set(ours.device_uuids)
@@ -46,12 +46,12 @@ def test_a_reservation_outlives_the_process_that_made_it(reserved, machine):
         machine.allocate_gpu_resources(gpus(1), timeout_seconds=0)
 
 
-def test_it_holds_its_gpus_once(reserved, machine):
+def test_a_reservation_holds_its_gpus_once(reserved, machine):
     reserved.make("a", gpus(2), NOW)
     assert machine.get_gpu_status().available_gpus == 6
 
 
-def test_it_ends_when_it_is_cancelled_by_whichever_process(reserved, machine):
+def test_any_process_of_the_user_can_cancel_a_reservation(reserved, machine):
     reserved.make("a", gpus(8), NOW)
     in_child(lambda: reserved.cancel("a"))
     assert reserved.find("a") is None
@@ -60,7 +60,7 @@ def test_it_ends_when_it_is_cancelled_by_whichever_process(reserved, machine):
         reserved.cancel("a")
 
 
-def test_it_ends_with_its_time_and_its_file_goes(reserved, machine, folder, monkeypatch):
+def test_a_reservation_and_its_file_end_with_its_time(reserved, machine, folder, monkeypatch):
     reserved.make("a", gpus(8), NOW)
     later = records.uptime_seconds() + 601
     monkeypatch.setattr(records, "uptime_seconds", lambda: later)
@@ -68,18 +68,18 @@ def test_it_ends_with_its_time_and_its_file_goes(reserved, machine, folder, monk
     assert not list(folder.glob("*.json"))
 
 
-def test_it_ends_with_the_boot(reserved, machine, monkeypatch):
+def test_a_reservation_ends_with_a_reboot(reserved, machine, monkeypatch):
     reserved.make("a", gpus(8), NOW)
     monkeypatch.setattr(records, "boot_id", lambda: "another")
     assert machine.get_gpu_status().available_gpus == 8
 
 
-def test_the_same_name_is_the_same_reservation(reserved):
+def test_one_name_is_one_reservation(reserved):
     first = reserved.make("a", gpus(2), NOW)
     assert reserved.make("a", gpus(3), NOW) == first
 
 
-def test_at_the_same_moment_too(reserved, machine):
+def test_concurrent_calls_with_one_name_create_one_reservation(reserved, machine):
     made, start = [], threading.Barrier(4)
 
     def make():
@@ -95,7 +95,7 @@ def test_at_the_same_moment_too(reserved, machine):
     assert machine.get_gpu_status().available_gpus == 7
 
 
-def test_where_there_is_no_room_nothing_is_held(reserved, machine, folder):
+def test_a_reservation_without_free_gpus_holds_none(reserved, machine, folder):
     ours = machine.allocate_gpu_resources(gpus(7))
     with pytest.raises(NotEnoughGpus, match="held by process"):
         reserved.make("a", gpus(2), NOW)
@@ -103,13 +103,15 @@ def test_where_there_is_no_room_nothing_is_held(reserved, machine, folder):
     assert not list(folder.glob("*.json"))
 
 
-def test_killed_between_its_steps_a_server_leaves_the_gpus_free(reserved, machine, monkeypatch):
+def test_a_server_killed_before_the_reservation_leaves_the_gpus_free(
+    reserved, machine, monkeypatch
+):
     monkeypatch.setattr(type(reserved._folder), "reserve", lambda *_: os._exit(9))
     in_child(lambda: reserved.make("a", gpus(8), NOW))
     assert machine.get_gpu_status().available_gpus == 8
 
 
-def test_killed_once_it_is_written_the_gpus_count_once(reserved, machine, monkeypatch):
+def test_a_server_killed_after_the_reservation_counts_the_gpus_once(reserved, machine, monkeypatch):
     made = type(reserved._folder).reserve
     monkeypatch.setattr(
         type(reserved._folder), "reserve", lambda *given: (made(*given), os._exit(9))
@@ -120,7 +122,7 @@ def test_killed_once_it_is_written_the_gpus_count_once(reserved, machine, monkey
     assert len(reserved.find("a").devices) == 5
 
 
-def test_they_are_told_from_what_processes_hold(reserved, machine):
+def test_reservations_are_distinguished_from_processes(reserved, machine):
     machine.allocate_gpu_resources(gpus(1))
     reserved.make("a", gpus(1), NOW)
     with reserved._folder.locked():
@@ -128,7 +130,7 @@ def test_they_are_told_from_what_processes_hold(reserved, machine):
 
 
 def as_nobody(do):
-    """What a process of another user answers, or is refused."""
+    """Return the answer or the refusal of a process of another user."""
 
     def other():
         os.setgroups([])
@@ -143,22 +145,22 @@ def as_nobody(do):
 
 
 @as_root
-def test_another_user_holds_none_of_its_gpus_and_cannot_cancel_it(reserved, folder):
+def test_another_user_cannot_use_or_cancel_a_reservation(reserved, folder):
     reserved.make("a", gpus(5), NOW)
     assert "is another user's" in as_nobody(lambda: reserved.cancel("a"))
     assert host_gpus.Holder(folder, gpu_count=4).refused
 
 
 @as_root
-def test_who_guesses_a_name_hands_his_gpus_to_nobody(reserved):
+def test_a_guessed_name_gives_no_access_to_gpus(reserved):
     reserved.make("b", gpus(1), NOW)
     assert as_nobody(lambda: len(reserved.make("a", gpus(5), NOW).devices)) == "5"
-    with pytest.raises(LedgerUnusable, match="take another name"):
+    with pytest.raises(LedgerUnusable, match="use another name"):
         reserved.make("a", gpus(1), NOW)
 
 
-def test_a_name_that_is_used_again_holds_other_gpus(reserved, machine):
-    """Another process looked at the first one, and not between the two."""
+def test_a_reused_name_holds_other_gpus(reserved, machine):
+    """Another process read the first reservation, and nothing between the two."""
     first = uuids(reserved.make("a", gpus(1), NOW))
     assert machine.get_gpu_status().available_gpus == 7
     reserved.cancel("a")
@@ -172,7 +174,7 @@ def test_a_name_that_is_used_again_holds_other_gpus(reserved, machine):
 @pytest.mark.parametrize(
     "change", [{"devices": []}, {"reserved_until": 1e300}, {"devices": [["GPU-a", -5, 1]]}]
 )
-def test_what_nobody_of_us_wrote_reserves_nothing(reserved, folder, machine, change):
+def test_a_file_of_another_program_reserves_no_gpu(reserved, folder, machine, change):
     reserved.make("a", gpus(5), NOW)
     (file,) = folder.glob("reserved-a.json")
     text = json.loads(file.read_text())
@@ -182,7 +184,7 @@ def test_what_nobody_of_us_wrote_reserves_nothing(reserved, folder, machine, cha
     assert machine.get_gpu_status().available_gpus == 8
 
 
-def test_whoever_locks_a_reservation_makes_it_last_no_longer(reserved, folder, machine):
+def test_a_lock_does_not_extend_a_reservation(reserved, folder, machine):
     reserved.make("a", gpus(8), Patience(0, 3))
     with (folder / "reserved-a.json").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -8,8 +8,8 @@ from processes import run_process
 STORM = Path(__file__).parents[3] / "helpers" / "host_storm.py"
 
 
-def test_of_fifty_processes_that_are_killed_at_random_none_gets_anothers_gpu_and_none_is_lost():
-    """A short one; five seeds of a minute each: python tests/helpers/host_storm.py."""
+def test_gpus_are_neither_shared_nor_lost_among_fifty_killed_processes():
+    """A short run; for five seeds of a minute each: python tests/helpers/host_storm.py."""
     done = run_process([sys.executable, STORM, "--seeds", "1", "--seconds", "6"])
     outcome = json.loads(done.stdout)
     assert done.returncode == 0, outcome

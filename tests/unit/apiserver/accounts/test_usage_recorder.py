@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing is lost and nothing counted twice, whenever the process is killed."""
+"""No usage is lost or counted twice, whenever the process is killed."""
 
 import random
 
@@ -12,7 +12,7 @@ from gpupack_cost import Group
 PLACED = (("a", whole("a", 0)), ("b", whole("b", 0)))
 
 
-def test_what_was_counted_is_not_counted_again_after_a_restart(accounts):
+def test_usage_is_not_counted_again_after_a_restart(accounts):
     accounts.show("pods", bound_pod("one", bound=0))
     accounts.at(8000)
     accounts.restart()
@@ -20,7 +20,7 @@ def test_what_was_counted_is_not_counted_again_after_a_restart(accounts):
     assert accounts.seconds() == {"Pod/one": 8100}
 
 
-def test_ends_that_were_missed_are_read_from_objects_that_are_still_there(accounts):
+def test_missed_ends_are_read_from_existing_objects(accounts):
     accounts.show("pods", bound_pod("one", bound=0))
     accounts.at(7300)
     accounts.kill()
@@ -34,7 +34,7 @@ def test_ends_that_were_missed_are_read_from_objects_that_are_still_there(accoun
     assert accounts.seconds() == {"Pod/one": 7000, "Pod/two": 100}
 
 
-def test_what_went_without_a_trace_ended_when_all_was_last_seen(accounts):
+def test_a_removed_object_ended_when_all_objects_were_last_seen(accounts):
     accounts.show("pods", bound_pod("one", bound=0))
     accounts.at(100)
     accounts.kill()
@@ -45,7 +45,7 @@ def test_what_went_without_a_trace_ended_when_all_was_last_seen(accounts):
     assert accounts.seconds() == {"Pod/one": 100}
 
 
-def test_attempts_that_nobody_saw_are_counted_by_their_entries(accounts):
+def test_unseen_attempts_are_counted_by_their_status_entries(accounts):
     accounts.kill()
     attempts = [(100, 200), (300, 350), (400, None)]
     spec = {"workers": 2, "gpus": 2}
@@ -59,7 +59,7 @@ def test_attempts_that_nobody_saw_are_counted_by_their_entries(accounts):
     assert accounts.seconds(Group.MODEL) == {"NVIDIA H100 80GB HBM3": 600}
 
 
-def test_attempts_that_ended_unseen_count_until_their_workers_ended(accounts):
+def test_attempts_that_ended_during_downtime_count_until_their_workers_ended(accounts):
     accounts.kill()
     spec = {"workers": 2}
     unseen = gpu_job("gang", attempts=[(100, 900, 200), (1000, None)], spec=spec, phase="Pending")
@@ -70,7 +70,7 @@ def test_attempts_that_ended_unseen_count_until_their_workers_ended(accounts):
     assert accounts.seconds() == {"gang": 2 * 100}
 
 
-def test_a_job_that_came_and_went_meanwhile_is_counted_by_its_placement(accounts):
+def test_a_job_that_ran_during_downtime_is_counted_by_its_placement(accounts):
     accounts.kill()
     done = gpu_job("gang", attempts=[(100, 200)], placed=PLACED, phase="Succeeded")
     accounts.show("jobs", done, seen=False)
@@ -80,24 +80,24 @@ def test_a_job_that_came_and_went_meanwhile_is_counted_by_its_placement(accounts
     assert accounts.seconds() == {"gang": 200}
 
 
-def test_an_attempt_that_was_counted_and_forgotten_is_not_counted_again(accounts):
+def test_a_settled_attempt_is_not_counted_again(accounts):
     accounts.show("jobs", gpu_job("gang", attempts=[(0, None)], placed=PLACED))
     again = [(0, 50), (60, None)]
     accounts.time = 70
     accounts.show("jobs", gpu_job("gang", attempts=again, placed=PLACED))
     accounts.at(500)
-    assert not [key for key in accounts.book.claims if "/1/" in key]
+    assert not [key for key in accounts.tracker.claims if "/1/" in key]
     accounts.restart()
     accounts.at(600)
     assert accounts.seconds() == {"gang": 2 * (50 + 540)}
     accounts.delete("jobs", gpu_job("gang", attempts=again, placed=PLACED))
     accounts.at(700)
     accounts.at(701)
-    assert accounts.book.settled == {}
-    assert accounts.book.claims == {}
+    assert accounts.tracker.settled == {}
+    assert accounts.tracker.claims == {}
 
 
-def test_a_job_that_was_deleted_meanwhile_held_until_all_was_last_seen(accounts):
+def test_a_job_deleted_during_downtime_ended_when_all_objects_were_last_seen(accounts):
     shown = gpu_job("gang", attempts=[(0, None)], placed=PLACED)
     accounts.show("jobs", shown)
     accounts.at(90)
@@ -109,7 +109,7 @@ def test_a_job_that_was_deleted_meanwhile_held_until_all_was_last_seen(accounts)
     assert accounts.seconds() == {"gang": 180}
 
 
-def test_with_its_file_lost_it_counts_what_objects_still_tell(accounts):
+def test_without_its_file_the_service_counts_from_existing_objects(accounts):
     accounts.show("pods", bound_pod("gone", bound=0))
     accounts.show("pods", bound_pod("there", devices=whole("a", 1), bound=0))
     accounts.delete("pods", bound_pod("gone", bound=0))
@@ -119,7 +119,7 @@ def test_with_its_file_lost_it_counts_what_objects_still_tell(accounts):
     assert accounts.seconds() == {"Pod/there": 6000}
 
 
-def test_who_lingers_over_a_restart_is_counted_on(accounts):
+def test_a_terminating_holder_is_counted_across_a_restart(accounts):
     accounts.show("pods", bound_pod("ghost", bound=0))
     accounts.delete("pods", bound_pod("ghost", bound=0))
     accounts.show("gpus", gpu_node("a", lingering={"ghost": whole("a", 0)}))
@@ -132,7 +132,7 @@ def test_who_lingers_over_a_restart_is_counted_on(accounts):
     assert accounts.seconds() == {"Pod/ghost": 250}
 
 
-def test_prices_are_those_of_the_time_of_use(accounts):
+def test_usage_is_priced_by_the_prices_of_its_time(accounts):
     accounts.prices = {"*": 10.0}
     accounts.restart(lose_file=True)
     accounts.show("pods", bound_pod("one", bound=0))
@@ -144,13 +144,13 @@ def test_prices_are_those_of_the_time_of_use(accounts):
     assert line.cost == pytest.approx(5.0 + 10.0)
 
 
-def test_prices_that_did_not_change_are_no_new_ones(accounts):
+def test_unchanged_prices_create_no_new_price_list(accounts):
     accounts.restart()
     accounts.restart()
-    assert len(accounts.accountant.tariffs.each) == 1
+    assert len(accounts.recorder.tariffs.each) == 1
 
 
-def test_what_is_older_than_the_retention_is_forgotten(accounts):
+def test_data_older_than_the_retention_is_deleted(accounts):
     accounts.show("pods", bound_pod("one", bound=0, ended=100))
     accounts.time = 500 * 86_400
     accounts.restart()
@@ -159,8 +159,8 @@ def test_what_is_older_than_the_retention_is_forgotten(accounts):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_day_of_kills_adds_up_to_the_pods_own_times(accounts, seed):
-    """Pods come and go at random; the process is killed at any moment and started later."""
+def test_sums_equal_the_pods_times_after_many_kills(accounts, seed):
+    """Pods start and end at random; the process is killed at any time and started later."""
     draw = random.Random(seed)
     alive, due, expected = True, {}, 0.0
     for step in range(150):
@@ -191,7 +191,7 @@ def test_a_day_of_kills_adds_up_to_the_pods_own_times(accounts, seed):
     assert sum(accounts.seconds(Group.NAMESPACE).values()) == pytest.approx(expected, abs=1e-6)
 
 
-def test_who_lingered_on_a_node_that_went_while_nobody_looked_holds_nothing(accounts):
+def test_a_terminating_holder_on_a_removed_node_holds_no_gpu(accounts):
     accounts.show("pods", bound_pod("ghost", bound=0))
     accounts.delete("pods", bound_pod("ghost", bound=0))
     accounts.show("gpus", gpu_node("a", lingering={"ghost": whole("a", 0)}))

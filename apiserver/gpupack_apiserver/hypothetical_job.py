@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPUJob of a question, checked by the API server in a dry run, and read like a plan.
+"""The GPUJob of a what-if query, checked by the API server in a dry run.
 
-The dry run uses the caller's own token, or the caller makes it (`given`): a client certificate
-cannot be passed on.
+The dry run uses the caller's own token, or the caller makes it (`parse_checked_job`): a client
+certificate cannot be passed on.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from gpupack_apiserver.errors import CallWrong
+from gpupack_apiserver.errors import CallInvalid
 from gpupack_crds.dry_run import PREFIX, JudgedJob
 from gpupack_crds.gpujob import MAX_GPUS, GpuJobSpec
 from gpupack_crds.priority import PriorityProblem
@@ -33,32 +33,32 @@ class _Templated(objects.View, frozen=True):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Unaskable:
-    """The reason why a job would not be planned; `for_good`: it would fail."""
+class NotQueued:
+    """The reason why a job would not enter the queue; `permanent`: it would fail."""
 
     reason: str
     message: str
-    for_good: bool = False
+    permanent: bool = False
 
 
-def given(spec: Json) -> JudgedJob:
+def parse_checked_job(spec: Json) -> JudgedJob:
     """Return a job that the caller has checked; the API server does not confirm it here.
 
     It is used only for an answer. Types, the schema's limits and the number of GPUs are checked,
     which limits the cost of a plan. Rules between other fields are not checked.
 
     Raises:
-        CallWrong: it is not a spec of a GPUJob.
+        CallInvalid: it is not a spec of a GPUJob.
     """
     job = JudgedJob(spec=msgspec.Raw(msgspec.json.encode(spec)))
     try:
         found = msgspec.json.decode(job.spec, type=GpuJobSpec)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise CallWrong("job", "", f"send the spec that the dry run answered: {error}") from error
+        raise CallInvalid("job", "", f"send the spec that the dry run returned: {error}") from error
     if (found.gpus is None) == (found.share is None):
-        raise CallWrong("job", "", "set exactly one of gpus and share")
+        raise CallInvalid("job", "", "set exactly one of gpus and share")
     if found.workers * (found.gpus or 1) > MAX_GPUS:
-        raise CallWrong(
+        raise CallInvalid(
             "job", "", f"a job can have at most {MAX_GPUS} GPUs in all (workers x gpus)"
         )
     return job
@@ -68,10 +68,10 @@ def _read(job: JudgedJob) -> GpuJobSpec:
     try:
         return msgspec.json.decode(job.spec, type=GpuJobSpec)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise KubeError(f"the API server takes what cannot be read here: {error}") from error
+        raise KubeError(f"the API server accepts a spec that is not readable: {error}") from error
 
 
-def ask_of(
+def build_request(
     job: JudgedJob,
     *,
     namespace: str,
@@ -79,7 +79,7 @@ def ask_of(
     priority_of: Callable[[GpuJobSpec], int | PriorityProblem],
     observed: Collection[str],
     now: float,
-) -> GangRequest | Unaskable:
+) -> GangRequest | NotQueued:
     """Return the job's request, as the operator would send it.
 
     Args:
@@ -96,16 +96,16 @@ def ask_of(
     spec = _read(job)
     priority = priority_of(spec)
     if spec.suspend:
-        return Unaskable("Suspended", "spec.suspend is true")
+        return NotQueued("Suspended", "spec.suspend is true")
     if isinstance(priority, PriorityProblem):
-        return Unaskable(priority.reason, priority.message)
+        return NotQueued(priority.reason, priority.message)
     template = msgspec.json.decode(job.spec, type=_Templated).template or _Template()
     if len(bytes(template.spec)) > MAX_BYTES:
-        return Unaskable("InvalidTemplate", f"spec.template has more than {MAX_BYTES} bytes")
+        return NotQueued("InvalidTemplate", f"spec.template has more than {MAX_BYTES} bytes")
     try:
         gang = gang_request.gang(spec, template.spec, observed, namespace=namespace)
     except RequestInvalid as error:
-        return Unaskable("InvalidTemplate", str(error), for_good=True)
+        return NotQueued("InvalidTemplate", str(error), permanent=True)
     name = job.metadata.name or PREFIX
     return GangRequest(
         attempt=AttemptKey(namespace=namespace, job=name, job_uid=PREFIX + name, number=1),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extender and the REST API are shown the same objects; what this tells, that one does.
+"""The extender and the REST API get the same objects: the extender does what the API predicts.
 
 Both work out for whom room is kept, each at its own time. Where that rests on jobs of unknown
 duration it stands for REVISED_AFTER, and until then they may differ: questions are further apart.
@@ -31,14 +31,14 @@ FORTY_SHARES = {"workers": 40, "share": SHARE}
 
 
 class Place(NamedTuple):
-    """Of one worker."""
+    """The place of one worker."""
 
     node: str
     devices: tuple[tuple[str, int], ...]
 
 
 class Made(NamedTuple):
-    """A GPUJob's spec, when it was made in seconds since the epoch, and where attempts broke."""
+    """A GPUJob's spec, its creation in seconds since the epoch, and its failed nodes."""
 
     spec: dict[str, Any]
     at: float
@@ -46,12 +46,12 @@ class Made(NamedTuple):
 
     @property
     def attempt(self):
-        """Which waits or runs."""
+        """Return the attempt, which waits or runs."""
         return len(self.broke_on) + 1
 
 
 class Fate(NamedTuple):
-    """Where its workers are, or why it waits; who is stopped for it."""
+    """The places of its workers, or why it waits; the victims."""
 
     places: tuple[Place, ...] = ()
     reason: str = ""
@@ -60,7 +60,7 @@ class Fate(NamedTuple):
 
 
 class Both:
-    """A tenant's jobs, by the names of those that run and of those that wait."""
+    """The jobs of a tenant: the names of the running and of the pending ones."""
 
     def __init__(self, world, model, call):
         self.world, self.model, self.call = world, model, call
@@ -68,12 +68,12 @@ class Both:
         self.waiting: list[str] = []
         self.made: dict[str, Made] = {}
         self.shown: dict[str, ShownJob] = {}
-        """As they were last shown."""
+        """The objects as last shown."""
         for ledger in (world.ledger, model.ledger):
             _add_nodes(ledger)
 
     def restart(self):
-        """Another leads: it is shown what there is, and all who wait ask it."""
+        """Start another leader: it is shown all objects, and pending jobs are submitted."""
         self.world.use(_ledger(self.world))
         _add_nodes(self.world.ledger)
         self.world.ledger.jobs.replace([*self.shown.values()])
@@ -82,7 +82,7 @@ class Both:
         self.settle()
 
     async def told(self, spec):
-        """What the API says of one that would be made now."""
+        """Return the API's prediction for a job that would be created now."""
         body = {"namespace": "team", "job": spec}
         found = (await self.call("what-if", user="tenant", body=body)).body
         places = tuple(
@@ -93,7 +93,7 @@ class Both:
         return Fate(places, "" if places else found["reason"], found["position"], stopped)
 
     def came(self, name, spec, *, broke_on=()):
-        """It is made, or comes back from where it broke, and its operator asks the extender."""
+        """Create the job, or return it after a failure, and submit it to the extender."""
         self.made[name] = Made(spec, self.world.now, broke_on)
         self.waiting.append(name)
         self._show(name, attempt=len(broke_on), reason="TooFewFreeGpus" if broke_on else "")
@@ -109,7 +109,7 @@ class Both:
         return Fate(_places(answer.preemption), stopped=frozenset(names))
 
     def end(self, name):
-        """One has ended, or is withdrawn; whoever now can comes in."""
+        """End or withdraw a job; admit the jobs that fit now."""
         if name in self.running:
             self.ended(name)
         else:
@@ -120,12 +120,12 @@ class Both:
         self.settle()
 
     def ended(self, name):
-        """One that ran has, and nobody has decided since."""
+        """End a running job, without a decision after it."""
         del self.running[name]
         self._show(name, phase="Succeeded", attempt=self.made[name].attempt)
 
     def settle(self):
-        """Whoever now can comes in: cycles follow each other until two decide nothing."""
+        """Admit the jobs that fit: run cycles until two decide nothing."""
         idle = 0
         while idle < 2:
             self.world.decide()
@@ -164,7 +164,7 @@ class Both:
         self.model.jobs.upsert(shown)
 
     def _shown(self, name, **status):
-        """As the API server has it."""
+        """Return the object as the API server has it."""
         made = self.made[name]
         built = {
             "metadata": {
@@ -181,7 +181,7 @@ class Both:
 
 
 def _ledger(world):
-    """Ties between nodes are broken as where the extender runs."""
+    """Return a ledger that breaks ties between nodes like the extender's."""
     return Ledger(lambda: world.now, observed_resources=world.observed)
 
 
@@ -192,7 +192,7 @@ def _add_nodes(ledger):
 
 
 def _broken(made):
-    """The attempts before, as the status has them."""
+    """Return the earlier attempts in the form of a status."""
     at = _moment(int(made.at))
     ended = {"startedAt": at, "finishedAt": at, "outcome": "Failed", "reason": "WorkerFailed"}
     return [
@@ -228,11 +228,11 @@ def model(world, watched):
 
 @pytest.fixture
 def both(world, model, call):
-    """Five nodes of four GPUs, nothing held."""
+    """Return five nodes with four free GPUs each."""
     return Both(world, model, call)
 
 
-async def test_forty_shares_start_where_they_were_told(both):
+async def test_forty_shares_start_at_their_predicted_places(both):
     both.came("before", {"gpus": 4, "workers": 2})
     told = await both.told(FORTY_SHARES)
     assert len(told.places) == 0
@@ -242,7 +242,7 @@ async def test_forty_shares_start_where_they_were_told(both):
     assert both.came("forty", FORTY_SHARES) == told
 
 
-async def test_room_is_kept_as_told_by_who_leads_anew(both):
+async def test_a_new_leader_keeps_the_predicted_reservation(both):
     both.came("most", {"gpus": 4, "workers": 4})
     both.came("all", {"gpus": 4, "workers": 5})
     both.world.now += KEEP_SECONDS + 1
@@ -253,9 +253,7 @@ async def test_room_is_kept_as_told_by_who_leads_anew(both):
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_of_two_that_began_within_a_second_the_same_is_told_to_be_stopped_and_is(
-    both, restarts
-):
+async def test_the_predicted_victim_of_two_equal_jobs_is_preempted(both, restarts):
     both.came("most", {"gpus": 4, "workers": 4})
     for name in ("early", "late"):
         both.came(name, {"gpus": 2, "priority": -5})
@@ -269,7 +267,7 @@ async def test_of_two_that_began_within_a_second_the_same_is_told_to_be_stopped_
 
 
 @pytest.mark.parametrize("broke_on", ["one", "two"])
-async def test_who_broke_on_a_node_is_foreseen_elsewhere(both, broke_on):
+async def test_a_job_that_failed_on_a_node_is_predicted_elsewhere(both, broke_on):
     both.came("most", {"gpus": 4, "workers": 3})
     for name in ("one", "two"):
         both.came(name, {"gpus": 4})
@@ -282,7 +280,7 @@ async def test_who_broke_on_a_node_is_foreseen_elsewhere(both, broke_on):
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_what_is_told_is_what_the_extender_then_does(both, seed):
+async def test_the_extender_does_what_the_api_predicts(both, seed):
     chance, outcomes = random.Random(seed), set()
     for number in range(QUESTIONS):
         names = sorted((*both.running, *both.waiting))
@@ -300,7 +298,7 @@ async def test_what_is_told_is_what_the_extender_then_does(both, seed):
 
 
 def drawn(chance):
-    """Of each size, small ones more often."""
+    """Draw a job; small sizes are more frequent."""
     size = chance.choice(({"gpus": 1}, {"gpus": 2}, {"gpus": 4}, {"share": SHARE}))
     workers = 40 if chance.random() < 0.1 else chance.choice((1, 1, 2, 3))
     return {"workers": workers, **size}

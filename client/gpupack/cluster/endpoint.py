@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a program finds a cluster and its own credentials.
+"""The address of a cluster's REST API, and the caller's credentials.
 
 GPUPACK_SERVER (GPUPACK_CA, GPUPACK_TOKEN)  that address
 in a pod                                    https://gpupack-api.NAMESPACE.svc, see `release`
@@ -76,7 +76,7 @@ def require_private(address: str) -> str:
         _ = parts.port
     except ValueError as error:
         raise ConfigInvalid(
-            f"cluster.server: {address!r} is no address ({error}); write https://HOST:PORT"
+            f"cluster.server: {address!r} is not an address ({error}); write https://HOST:PORT"
         ) from error
     if parts.scheme != "https" and parts.hostname not in LOOPBACK:
         raise ConfigInvalid(

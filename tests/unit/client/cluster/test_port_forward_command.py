@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ends a kubectl; test_places.py and the command line's own tests end whole programs."""
+"""The end of a kubectl; test_endpoint.py and the CLI tests end whole programs."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ import pytest
 from harness import wait_for
 from processes import is_alive
 
-from gpupack.cluster.tether import forwarded_port, tethered
+from gpupack.cluster.port_forward_command import forwarded_port, run_while_input_open
 
 ENDS_BY_ITSELF = 'echo "$1"; exit 3'
 TELLS_ITS_END = "trap 'echo ended; exit 4' TERM; echo $$; while :; do sleep 0.02; done"
@@ -19,7 +19,7 @@ TELLS_ITS_END = "trap 'echo ended; exit 4' TERM; echo $$; while :; do sleep 0.02
 
 def begun(script):
     return subprocess.Popen(
-        tethered("/bin/sh", "-c", script, "sh", "a b"),
+        run_while_input_open("/bin/sh", "-c", script, "sh", "a b"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -28,20 +28,20 @@ def begun(script):
 
 
 def catches(pid, number):
-    """Whether a process has a handler of a signal."""
+    """Return whether a process has a handler of a signal."""
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     (mask,) = re.findall(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
     return bool(int(mask, 16) >> (number - 1) & 1)
 
 
-def test_a_program_that_ends_by_itself_ends_its_shell_with_its_own_status():
+def test_the_shell_exits_with_the_status_of_its_program():
     with begun(ENDS_BY_ITSELF) as shell:
         assert shell.stdout.read() == "a b\n"
         assert shell.wait(30) == 3
 
 
 @pytest.mark.parametrize("how", ["pipe", "signal"])
-def test_the_shell_waits_for_a_program_that_is_told_to_end(how):
+def test_the_shell_waits_for_a_program_that_is_terminated(how):
     with begun(TELLS_ITS_END) as shell:
         pid = shell.stdout.readline()
         if how == "pipe":
@@ -54,6 +54,6 @@ def test_the_shell_waits_for_a_program_that_is_told_to_end(how):
         assert shell.stdout.read() == "ended\n"
 
 
-def test_the_port_is_what_kubectl_says_of_ipv4():
+def test_the_port_is_read_from_kubectls_ipv4_line():
     assert forwarded_port("Forwarding from 127.0.0.1:40001 -> 8444\n") == 40001
     assert forwarded_port("Forwarding from [::1]:40001 -> 8444\n") is None

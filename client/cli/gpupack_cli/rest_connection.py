@@ -21,12 +21,12 @@ from typing import Final
 
 import httpx
 
+from gpupack.cluster.port_forward_command import CERTIFICATES_PORT, HTTPS_PORT
 from gpupack.cluster.release import SERVICE, Release
-from gpupack.cluster.tether import CERTIFICATES, HTTPS
-from gpupack_cli.caller import CallerToken, FixedToken, require_itself
-from gpupack_cli.errors import ServiceAway, SettingsWrong
+from gpupack_cli.caller import CallerToken, FixedToken, require_no_impersonation
+from gpupack_cli.errors import ConfigurationInvalid, RestUnavailable
 from gpupack_cli.port_forward import port_forward
-from gpupack_cli.release import found_release
+from gpupack_cli.release import find_release
 from gpupack_cli.rest import Rest
 from gpupack_cli.session import Session
 from gpupack_kubeclient import objects
@@ -51,31 +51,31 @@ SECRETS: Final = Resource("/api/v1", "secrets", Certificates)
 
 
 @contextlib.asynccontextmanager
-async def found(session: Session, api: Api) -> AsyncGenerator[Rest]:
+async def connect(session: Session, api: Api) -> AsyncGenerator[Rest]:
     """Find the API and connect to it.
 
     Raises:
-        ServiceAway: it cannot be reached, or its certificate is not known.
-        NotKnown: the caller has only a client certificate, and none is accepted.
-        SettingsWrong: the address or the CA cannot be used.
+        RestUnavailable: it cannot be reached, or its certificate is not known.
+        Unauthenticated: the caller has only a client certificate, and none is accepted.
+        ConfigurationInvalid: the address or the CA cannot be used.
     """
     identity = await api.identity()
     async with contextlib.AsyncExitStack() as stack:
         own = session.environ.get("GPUPACK_TOKEN", "")
         if not own:
-            require_itself(identity)
+            require_no_impersonation(identity)
         presented = identity.presented
         shows = bool(presented.certificate) and not (own or presented.bearer)
-        port = CERTIFICATES if shows else HTTPS
-        release = None if session.server else await found_release(session, api)
+        port = CERTIFICATES_PORT if shows else HTTPS_PORT
+        release = None if session.server else await find_release(session, api)
         address = (
             await _address(session, identity, stack, port, release) if release else session.server
         )
         context = await _trusted(session, api, release)
         if shows:
-            _show(context, presented)
+            _load_certificate(context, presented)
         client = _client(session, address, context, FixedToken(own) if own else CallerToken(api))
-        yield Rest(await stack.enter_async_context(client), shows_certificate=shows)
+        yield Rest(await stack.enter_async_context(client), uses_certificate=shows)
 
 
 async def _address(
@@ -97,8 +97,8 @@ def _client(
     session: Session, address: str, context: ssl.SSLContext, caller: httpx.Auth
 ) -> httpx.AsyncClient:
     if not address.startswith("https://"):
-        raise SettingsWrong(
-            f"the server {address!r} is not reached by https; name it as https://HOST:PORT"
+        raise ConfigurationInvalid(
+            f"the server {address!r} is not an https address; write https://HOST:PORT"
         )
     try:
         return httpx.AsyncClient(
@@ -109,7 +109,7 @@ def _client(
             trust_env=bool(session.server),
         )
     except httpx.InvalidURL as error:
-        raise SettingsWrong(f"the server {address!r} is no address: {error}") from error
+        raise ConfigurationInvalid(f"the server {address!r} is not an address: {error}") from error
 
 
 async def _trusted(session: Session, api: Api, release: Release | None) -> ssl.SSLContext:
@@ -117,8 +117,8 @@ async def _trusted(session: Session, api: Api, release: Release | None) -> ssl.S
         try:
             return ssl.create_default_context(cafile=session.certificate)
         except OSError as error:
-            raise SettingsWrong(
-                f"{session.certificate} is no CA certificate: {error}; --ca names a PEM file"
+            raise ConfigurationInvalid(
+                f"{session.certificate} is not a CA certificate: {error}; give a PEM file by --ca"
             ) from error
     if release is None:
         return ssl.create_default_context()
@@ -127,14 +127,14 @@ async def _trusted(session: Session, api: Api, release: Release | None) -> ssl.S
         text = base64.b64decode(secret.data["ca.crt"], validate=True).decode()
         return ssl.create_default_context(cadata=text)
     except (KubeError, binascii.Error, KeyError, ValueError, ssl.SSLError) as error:
-        raise ServiceAway(
-            f"the certificate of the REST API cannot be checked by Secret "
-            f"{release.namespace}/{release.api_secret}: {error}; name its CA by --ca or GPUPACK_CA"
+        raise RestUnavailable(
+            f"the certificate of the REST API cannot be verified by Secret "
+            f"{release.namespace}/{release.api_secret}: {error}; set its CA by --ca or GPUPACK_CA"
         ) from error
 
 
-def _show(context: ssl.SSLContext, presented: Presented) -> None:
+def _load_certificate(context: ssl.SSLContext, presented: Presented) -> None:
     try:
         tls.show(context, presented)
     except NoCredentials as error:
-        raise SettingsWrong(f"the kubeconfig: {error}") from error
+        raise ConfigurationInvalid(f"the kubeconfig: {error}") from error

@@ -16,11 +16,11 @@ from processes import environment, is_alive
 from self_signed import self_signed
 
 from gpupack import ConfigInvalid, ServerNotFound
-from gpupack.cluster import places
+from gpupack.cluster import endpoint
 from gpupack.cluster.caller import caller_of
+from gpupack.cluster.endpoint import require_private, trusted_by
 from gpupack.cluster.opening import open_cluster
-from gpupack.cluster.places import require_private, trusted_by
-from gpupack.cluster.port_forward import Forwarding, through_kubectl
+from gpupack.cluster.port_forward import PortForward, through_kubectl
 from gpupack.config import ClusterConfig
 
 CA = ClientCa()
@@ -61,7 +61,7 @@ def kubeconfig(user):
 
 @pytest.fixture
 def called(tmp_path):
-    """Who calls, by a kubeconfig with this user."""
+    """Return the caller of a kubeconfig with this user."""
 
     def call(user, **environ):
         path = tmp_path / "kubeconfig"
@@ -76,7 +76,7 @@ def called(tmp_path):
 
 @pytest.fixture
 def kubectl(tmp_path):
-    """Writes a kubectl and a kubeconfig of this user; answers the environment that finds them."""
+    """Return a function that writes a kubectl and a kubeconfig, and returns the environment."""
 
     def write(user=None, secret=""):
         program = tmp_path / "kubectl"
@@ -89,29 +89,29 @@ def kubectl(tmp_path):
     return write
 
 
-def test_a_token_is_never_sent_in_the_clear_to_another_machine():
+def test_a_token_is_never_sent_unencrypted_to_another_machine():
     with pytest.raises(ConfigInvalid, match="'http://far'; write an https:// address"):
         require_private("http://far")
     assert require_private("http://localhost:8080/") == "http://localhost:8080"
     assert require_private("https://far/") == "https://far"
 
 
-def test_a_server_without_a_token_says_how_to_get_one():
+def test_a_missing_token_is_reported_with_a_fix():
     with pytest.raises(ServerNotFound, match="no token for https://far; set GPUPACK_TOKEN"):
         open_cluster(ClusterConfig(server="https://far"), {})
 
 
-def test_a_ca_that_is_none_is_named(tmp_path):
+def test_an_invalid_ca_file_is_named(tmp_path):
     (tmp_path / "ca.crt").write_text("nothing")
     for file in (tmp_path / "ca.crt", tmp_path / "missing"):
         with pytest.raises(ConfigInvalid, match=f"cluster.ca: '{file}'"):
             trusted_by(str(file))
 
 
-def test_a_pod_calls_by_its_service_accounts_token_as_it_is_now(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "SERVICE_ACCOUNT", tmp_path)
+def test_a_pod_reads_its_service_accounts_token_for_each_call(tmp_path, monkeypatch):
+    monkeypatch.setattr(endpoint, "SERVICE_ACCOUNT", tmp_path)
     (tmp_path / "token").write_text("first")
-    token = places.own_token({"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    token = endpoint.own_token({"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
     assert token() == "first"
     (tmp_path / "token").write_text("second")
     assert token() == "second"
@@ -127,7 +127,7 @@ def written(**status):
     return json.dumps(kind | {"status": status})
 
 
-def test_a_kubeconfigs_token_may_stand_there_in_a_file_or_come_from_a_program(called, tmp_path):
+def test_a_kubeconfigs_token_may_be_inline_in_a_file_or_from_a_program(called, tmp_path):
     (tmp_path / "token").write_text("of-file")
     assert called({"token": "plain"}).token() == "plain"
     assert called({"tokenFile": "token"}).token() == "of-file"
@@ -136,7 +136,7 @@ def test_a_kubeconfigs_token_may_stand_there_in_a_file_or_come_from_a_program(ca
 
 
 @pytest.mark.parametrize("seconds_left", [-5, 3600, None])
-def test_a_program_is_asked_again_when_its_token_ends(called, tmp_path, seconds_left):
+def test_a_credential_program_runs_again_when_its_token_expires(called, tmp_path, seconds_left):
     left = dt.timedelta(seconds=seconds_left or 0)
     ends = (dt.datetime.now(dt.UTC) + left).isoformat() if seconds_left is not None else None
     told = written(token="NUMBER", expirationTimestamp=ends)
@@ -153,26 +153,26 @@ def test_a_program_is_asked_again_when_its_token_ends(called, tmp_path, seconds_
     assert caller.token() != before
 
 
-def test_a_kubeconfig_that_acts_as_another_user_is_refused_by_name(called):
-    with pytest.raises(ServerNotFound, match=r"acts as 'ann' \(as\).*GPUPACK_TOKEN"):
+def test_a_kubeconfig_with_impersonation_is_refused(called):
+    with pytest.raises(ServerNotFound, match=r"impersonates 'ann' \(as\).*GPUPACK_TOKEN"):
         called({"token": "of-an-administrator", "as": "ann"})
     assert called({"token": "x", "as": "ann"}, GPUPACK_TOKEN="of-ann").token() == "of-ann"
 
 
-def test_what_is_no_address_is_named():
+def test_an_invalid_address_is_named():
     for address in ("https://[::1", "https://h:abc"):
-        with pytest.raises(ConfigInvalid, match="is no address"):
+        with pytest.raises(ConfigInvalid, match="is not an address"):
             require_private(address)
 
 
-def test_a_kubeconfig_without_a_token_says_how_to_get_one(called):
+def test_a_kubeconfig_without_credentials_is_reported_with_a_fix(called):
     with pytest.raises(ServerNotFound, match=r"neither a token .*kubectl create token"):
         called({"username": "ann", "password": "secret"})
 
 
 @pytest.fixture
 def of_alice(tmp_path):
-    """A kubeconfig's user with a certificate alone, as kubectl tells it."""
+    """Return a kubeconfig's user with only a certificate, in kubectl's form."""
     paths = CA.written(tmp_path / "alice", "alice")
     fields = ("client-certificate-data", "client-key-data")
     return {
@@ -182,7 +182,7 @@ def of_alice(tmp_path):
 
 
 def shown_to_a_server(context, folder):
-    """The subject of what a client with this context presents, where it is asked for one."""
+    """Return the subject of the certificate that a client with this context presents."""
     asking = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=CA.pem)
     asking.load_cert_chain(folder / "tls.crt", folder / "tls.key")
     asking.verify_mode = ssl.CERT_OPTIONAL
@@ -195,7 +195,7 @@ def shown_to_a_server(context, folder):
     return (server.getpeercert() or {}).get("subject")
 
 
-def test_a_kubeconfig_with_a_certificate_alone_is_called_by_at_a_port_of_its_own(
+def test_a_kubeconfig_with_only_a_certificate_uses_the_certificates_port(
     kubectl, tmp_path, of_alice
 ):
     environ = kubectl(of_alice)
@@ -208,7 +208,7 @@ def test_a_kubeconfig_with_a_certificate_alone_is_called_by_at_a_port_of_its_own
 
 
 @pytest.mark.parametrize("by", ["the environment", "the kubeconfig"])
-def test_a_token_goes_before_a_certificate_which_is_not_shown_then(kubectl, tmp_path, of_alice, by):
+def test_a_token_has_precedence_over_a_certificate(kubectl, tmp_path, of_alice, by):
     user = of_alice | ({"token": "t"} if by == "the kubeconfig" else {})
     environ = kubectl(user)
     environ |= {"GPUPACK_TOKEN": "t"} if by == "the environment" else {}
@@ -220,25 +220,25 @@ def test_a_token_goes_before_a_certificate_which_is_not_shown_then(kubectl, tmp_
     assert shown_to_a_server(endpoint.trusted(), tmp_path) is None
 
 
-def test_where_no_certificates_are_taken_it_is_said_what_to_do(kubectl, tmp_path, of_alice):
+def test_a_server_without_a_certificates_port_is_reported_with_a_fix(kubectl, tmp_path, of_alice):
     environ = kubectl(of_alice) | {"NOT_THERE": ":8443"}
     certificate, _ = self_signed(tmp_path)
     with pytest.raises(ServerNotFound, match=r"clientCertificates\.enabled=true"):
         through_kubectl(environ, trusted_by(str(certificate)))
 
 
-def test_a_certificate_of_a_kubeconfig_that_is_none_is_named(called, of_alice):
+def test_an_invalid_client_certificate_is_named(called, of_alice):
     for wrong in ("…", base64.b64encode(b"nothing").decode()):
         with pytest.raises(ServerNotFound, match=r"certificate cannot be used|is no base64"):
             called(of_alice | {"client-certificate-data": wrong})
 
 
-def test_a_program_that_tells_no_token_is_named(called):
+def test_a_credential_program_without_a_token_is_named(called):
     with pytest.raises(ServerNotFound, match="ended with status 3; run it yourself"):
         called(issuing("import sys; sys.exit(3)"))
 
 
-def test_without_kubectl_and_address_nothing_says_where_the_server_is():
+def test_without_kubectl_and_address_the_server_is_not_found():
     with pytest.raises(ServerNotFound, match="set GPUPACK_SERVER, or install kubectl"):
         open_cluster(ClusterConfig(), {"PATH": "/nowhere"})
 
@@ -253,9 +253,9 @@ def test_kubectl_forwards_a_port_for_as_long_as_the_backend_is_open(kubectl, tmp
         os.kill(pid, 0)
 
 
-def test_a_forwarding_that_ended_begins_anew_and_is_not_of_the_programs_group(kubectl, tmp_path):
+def test_an_ended_port_forward_restarts_in_its_own_process_group(kubectl, tmp_path):
     environ = kubectl()
-    forwarding = Forwarding(str(tmp_path / "kubectl"), environ, namespace="gpu-tools")
+    forwarding = PortForward(str(tmp_path / "kubectl"), environ, namespace="gpu-tools")
     try:
         first = int((tmp_path / "started").read_text())
         assert os.getpgid(first) != os.getpgrp()
@@ -269,18 +269,16 @@ def test_a_forwarding_that_ended_begins_anew_and_is_not_of_the_programs_group(ku
 
 HOLDS = """
 import os, sys, time
-from gpupack.cluster.port_forward import Forwarding
+from gpupack.cluster.port_forward import PortForward
 
-forwarding = Forwarding(sys.argv[1], os.environ, namespace="gpu-tools")
+forwarding = PortForward(sys.argv[1], os.environ, namespace="gpu-tools")
 print("forwarded", flush=True)
 time.sleep(60)
 """
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM])
-def test_a_forwarding_ends_with_a_program_that_is_ended_without_closing_it(
-    kubectl, tmp_path, ended_by
-):
+def test_a_port_forward_ends_with_its_program(kubectl, tmp_path, ended_by):
     environ = environment(**kubectl())
     command = [sys.executable, "-c", HOLDS, str(tmp_path / "kubectl")]
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as program:
@@ -292,13 +290,13 @@ def test_a_forwarding_ends_with_a_program_that_is_ended_without_closing_it(
         time.sleep(0.05)
 
 
-def test_a_secret_without_a_certificate_is_not_taken_for_the_systems(kubectl):
+def test_a_secret_without_a_certificate_is_not_replaced_by_the_systems_cas(kubectl):
     environ = kubectl(secret=" ")
     with pytest.raises(ServerNotFound, match=r"has no ca.crt"):
         open_cluster(ClusterConfig(), environ)
 
 
-def test_a_certificate_that_cannot_be_read_is_not_done_without(kubectl):
+def test_an_unreadable_certificate_is_an_error(kubectl):
     environ = kubectl()
     with pytest.raises(ServerNotFound, match=r"certificate cannot be checked .*GPUPACK_CA"):
         open_cluster(ClusterConfig(), environ)
@@ -310,11 +308,11 @@ def forwarded_namespace(environ, tmp_path, **config):
     return (tmp_path / "arguments").read_text().split()[1]
 
 
-def test_a_release_is_found_in_whichever_namespace_it_is(kubectl, tmp_path):
+def test_a_release_is_found_in_any_namespace(kubectl, tmp_path):
     assert forwarded_namespace(kubectl(), tmp_path) == "-n=gpu-tools"
 
 
-def test_a_caller_who_cannot_list_releases_names_the_namespace(kubectl, tmp_path):
+def test_a_caller_that_cannot_list_releases_has_to_name_the_namespace(kubectl, tmp_path):
     environ = kubectl() | {"UNLISTED": "1"}
     named = r"is forbidden.*cluster.system_namespace or GPUPACK_SYSTEM_NAMESPACE"
     with pytest.raises(ServerNotFound, match=named):
@@ -322,7 +320,7 @@ def test_a_caller_who_cannot_list_releases_names_the_namespace(kubectl, tmp_path
     assert forwarded_namespace(environ, tmp_path, system_namespace="mine") == "-n=mine"
 
 
-def test_of_two_releases_none_is_guessed(kubectl, tmp_path):
+def test_two_releases_are_an_error(kubectl, tmp_path):
     environ = kubectl() | {"RELEASES": "b a"}
     with pytest.raises(ServerNotFound, match=r"in 2 namespaces \(a, b\)"):
         open_cluster(ClusterConfig(), environ)

@@ -15,13 +15,13 @@ from typing import Final
 import msgspec
 from litestar import Response
 
-from gpupack_apiserver import named_caller
-from gpupack_apiserver.accounts.accountant import Accountant, Lasting
-from gpupack_apiserver.accounts.store import DAY, Reader, Unheld
+from gpupack_apiserver import caller_header
+from gpupack_apiserver.accounts.store import DAY_SECONDS, Reader, Unheld
+from gpupack_apiserver.accounts.usage_recorder import OpenPeriod, UsageRecorder
 from gpupack_apiserver.cost_views import Costs, UnheldRow, cost_csv, cost_row, rounded
-from gpupack_apiserver.errors import CallWrong
-from gpupack_apiserver.rights import Rights, require_left
-from gpupack_apiserver.routes.cost import CSV, Asked, Call, Format, questions
+from gpupack_apiserver.errors import CallInvalid
+from gpupack_apiserver.rights import Rights, require_within_limit
+from gpupack_apiserver.routes.cost import CSV, Call, CostQuery, Format, query_limits
 from gpupack_cost import (
     JOULES_PER_KWH,
     SECONDS_PER_HOUR,
@@ -39,12 +39,12 @@ from gpupack_httpserver.errors import Denied
 from gpupack_httpserver.user import User
 from gpupack_scheduler.errors import NotReady
 
-DAYS: Final = 30
-"""Days of a question without `since`."""
+DEFAULT_DAYS: Final = 30
+"""Days of a query without `since`."""
 
-AT_ONCE: Final = 2
+MAX_CONCURRENT: Final = 2
 MAX_JOBS: Final = 100_000
-"""Maximum rows by job and day that one question reads; one namespace has fewer."""
+"""Maximum rows by job and day that one query reads; one namespace has fewer."""
 
 KIND: Final = "gpujobs"
 
@@ -56,11 +56,11 @@ class Period(msgspec.Struct, frozen=True):
     until: int
 
 
-class AccountsDesk:
-    """The cost service's implementation of CostDesk.
+class CostQueries:
+    """The cost service's implementation of CostBackend.
 
     Args:
-        accountant: source of the sums.
+        recorder: source of the sums.
         rights: authorization of callers.
         missing: returns what is missing for an answer; empty: nothing.
         now: returns seconds since the epoch.
@@ -68,24 +68,24 @@ class AccountsDesk:
 
     def __init__(
         self,
-        accountant: Accountant,
+        recorder: UsageRecorder,
         rights: Rights,
         *,
         missing: Callable[[], str],
         now: Callable[[], float],
     ) -> None:
-        self._accountant, self._rights = accountant, rights
+        self._recorder, self._rights = recorder, rights
         self._missing, self._now = missing, now
-        self._turns = asyncio.Semaphore(AT_ONCE)
-        self._questions = questions()
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
+        self._limits = query_limits()
 
-    async def answer(self, call: Call, asked: Asked) -> Response[bytes]:
+    async def answer(self, call: Call, query: CostQuery) -> Response[bytes]:
         """Return rows, their sum, and the unheld GPUs."""
         user = await self._user(call)
-        period = period_of(asked, self._now())
-        async with self._turns:
-            costs = await self._costs(user, asked, period)
-        if asked.format is Format.CSV:
+        period = period_of(query, self._now())
+        async with self._slots:
+            costs = await self._costs(user, query, period)
+        if query.format is Format.CSV:
             return _csv(call, costs)
         return Response(msgspec.json.encode(costs), media_type="application/json")
 
@@ -94,30 +94,32 @@ class AccountsDesk:
             authorization=call.headers.get("authorization", ""),
             address=call.client.host if call.client else "",
         )
-        user = await self._rights.known(caller)
-        if named := call.headers.get(named_caller.HEADER):
+        user = await self._rights.authenticate(caller)
+        if named := call.headers.get(caller_header.HEADER):
             await self._rights.require_cost_forwarder(user)
-            user = named_caller.read(named)
+            user = caller_header.decode(named)
         if missing := self._missing():
             raise NotReady(f"what is held is not known: {missing}")
-        require_left(self._questions, user)
+        require_within_limit(self._limits, user)
         return user
 
-    async def _costs(self, user: User, asked: Asked, period: Period) -> Costs:
+    async def _costs(self, user: User, query: CostQuery, period: Period) -> Costs:
         # Nothing is written between these two reads: what one lacks is in the other.
-        reader = self._accountant.reader()
-        lasting = self._accountant.lasting(period.since, period.until)
+        reader = self._recorder.reader()
+        periods = self._recorder.open_periods(period.since, period.until)
         try:
-            there = {each.claim.namespace for each in lasting}
-            there |= {*await asyncio.to_thread(reader.namespaces)}
-            seen = await self._rights.visible(user, KIND, asked=asked.namespace, there=there)
+            existing = {each.claim.namespace for each in periods}
+            existing |= {*await asyncio.to_thread(reader.namespaces)}
+            seen = await self._rights.visible(
+                user, KIND, namespace=query.namespace, existing=existing
+            )
             sees_all = await self._sees_all(user)
-            wanted = None if sees_all and not asked.namespace else frozenset(seen)
-            lines = await asyncio.to_thread(self._lines, reader, lasting, asked, period, wanted)
+            wanted = None if sees_all and not query.namespace else frozenset(seen)
+            lines = await asyncio.to_thread(self._lines, reader, periods, query, period, wanted)
             unheld = reader.unheld(period.since, period.until) if sees_all else None
         finally:
             reader.close()
-        return await asyncio.to_thread(self._shown, lines, asked, period, unheld)
+        return await asyncio.to_thread(self._to_costs, lines, query, period, unheld)
 
     async def _sees_all(self, user: User) -> bool:
         try:
@@ -129,47 +131,52 @@ class AccountsDesk:
     def _lines(
         self,
         reader: Reader,
-        held: list[Lasting],
-        asked: Asked,
+        periods: list[OpenPeriod],
+        query: CostQuery,
         period: Period,
         namespaces: Collection[str] | None,
     ) -> list[Line]:
-        tariffs = self._accountant.tariffs
-        shown = (each for each in held if namespaces is None or each.claim.namespace in namespaces)
-        lasting = list(self._accountant.amounts(shown))
+        tariffs = self._recorder.tariffs
+        shown = (
+            each for each in periods if namespaces is None or each.claim.namespace in namespaces
+        )
+        open_amounts = list(self._recorder.amounts(shown))
         sums = reader.sums(period.since, period.until, namespaces)
-        if asked.group_by is not Group.JOB:
-            return statement((*sums, *lasting), asked.group_by, tariffs)
-        _require_fewer(reader.count_jobs(period.since, period.until, namespaces))
-        named = [*reader.jobs(period.since, period.until, namespaces), *lasting]
-        whole = (*((key._replace(job=""), amounts) for key, amounts in sums), *_unnamed(lasting))
-        others = _difference(whole, _unnamed(named))
+        if query.group_by is not Group.JOB:
+            return statement((*sums, *open_amounts), query.group_by, tariffs)
+        _require_job_limit(reader.count_jobs(period.since, period.until, namespaces))
+        named = [*reader.jobs(period.since, period.until, namespaces), *open_amounts]
+        whole = (
+            *((key._replace(job=""), amounts) for key, amounts in sums),
+            *_without_job(open_amounts),
+        )
+        others = _difference(whole, _without_job(named))
         return statement((*named, *others), Group.JOB, tariffs)
 
-    def _shown(
+    def _to_costs(
         self,
         lines: list[Line],
-        asked: Asked,
+        query: CostQuery,
         period: Period,
         unheld: dict[tuple[int, str], Unheld] | None,
     ) -> Costs:
-        later = sorted((line for line in lines if mark(line) > asked.after), key=mark)
-        rows = later[: asked.limit]
+        later = sorted((line for line in lines if cursor(line) > query.after), key=cursor)
+        rows = later[: query.limit]
         return Costs(
-            currency=self._accountant.tariffs.currency,
+            currency=self._recorder.tariffs.currency,
             since=dt.datetime.fromtimestamp(period.since, dt.UTC),
             until=dt.datetime.fromtimestamp(period.until, dt.UTC),
-            group_by=str(asked.group_by),
+            group_by=str(query.group_by),
             rows=list(map(cost_row, rows)),
             total=cost_row(total(lines)),
             unheld=None if unheld is None else self._unheld(unheld),
-            next=mark(rows[-1]) if len(later) > len(rows) else "",
+            next=cursor(rows[-1]) if len(later) > len(rows) else "",
         )
 
     def _unheld(self, found: dict[tuple[int, str], Unheld]) -> list[UnheldRow]:
         rows: dict[str, UnheldRow] = {}
         for (tariff, model), each in sorted(found.items(), key=lambda item: item[0][1]):
-            price = self._accountant.tariffs.price(tariff, model)
+            price = self._recorder.tariffs.price(tariff, model)
             hours, unusable = gpu_hours(each.usable), gpu_hours(each.unusable)
             row = UnheldRow(
                 model=model,
@@ -178,47 +185,47 @@ class AccountsDesk:
                 energy_kwh=each.joules / JOULES_PER_KWH if each.metered else None,
                 cost=None if price is None else (hours + unusable) * price,
             )
-            rows[model] = _both(rows[model], row) if model in rows else row
+            rows[model] = _add_rows(rows[model], row) if model in rows else row
         return [_rounded(row) for row in rows.values()]
 
 
-def _require_fewer(jobs: int) -> None:
+def _require_job_limit(jobs: int) -> None:
     if jobs > MAX_JOBS:
-        raise CallWrong(
+        raise CallInvalid(
             "namespace",
             "",
-            f"name one, or a shorter period: there are {jobs} jobs, and {MAX_JOBS} are the most",
+            f"name one, or a shorter period: there are {jobs} jobs, and the maximum is {MAX_JOBS}",
         )
 
 
-def period_of(asked: Asked, now: float) -> Period:
+def period_of(query: CostQuery, now: float) -> Period:
     """Return the hours, or days, that contain both times.
 
     Raises:
-        CallWrong: the end is before the start.
+        CallInvalid: the end is before the start.
     """
-    step = DAY if asked.group_by is Group.JOB else SECONDS_PER_HOUR
-    until = min(_moment(asked.until, now), now)
-    since = max(_moment(asked.since, until - DAYS * DAY), 0.0)
+    step = DAY_SECONDS if query.group_by is Group.JOB else SECONDS_PER_HOUR
+    until = min(_timestamp(query.until, now), now)
+    since = max(_timestamp(query.since, until - DEFAULT_DAYS * DAY_SECONDS), 0.0)
     if since > until:
-        field, value = ("until", asked.until) if asked.since is None else ("since", asked.since)
-        raise CallWrong(field, value, "name a `since` before `until` and before now, after 1970")
+        field, value = ("until", query.until) if query.since is None else ("since", query.since)
+        raise CallInvalid(field, value, "name a `since` before `until` and before now, after 1970")
     first = hour_of(since) // step * step
     return Period(first, max(-int(-until // step) * step, first + step))
 
 
-def mark(line: Line) -> str:
-    """Return the mark of a row in `after` and `next`."""
+def cursor(line: Line) -> str:
+    """Return the cursor of a row in `after` and `next`."""
     return "/".join((line.tenant or line.cohort or line.model, line.job))
 
 
-def _moment(asked: dt.datetime | None, otherwise: float) -> float:
-    if asked is None:
+def _timestamp(time: dt.datetime | None, otherwise: float) -> float:
+    if time is None:
         return otherwise
-    return (asked if asked.tzinfo else asked.replace(tzinfo=dt.UTC)).timestamp()
+    return (time if time.tzinfo else time.replace(tzinfo=dt.UTC)).timestamp()
 
 
-def _unnamed(entries: Iterable[tuple[Key, Amounts]]) -> Iterator[tuple[Key, Amounts]]:
+def _without_job(entries: Iterable[tuple[Key, Amounts]]) -> Iterator[tuple[Key, Amounts]]:
     return ((key._replace(job=""), amounts) for key, amounts in entries)
 
 
@@ -230,11 +237,11 @@ def _difference(
     for sign, entries in ((1.0, whole), (-1.0, named)):
         for key, amounts in entries:
             at = key._replace(hour=0)
-            left[at] = left.get(at, Amounts()) + _times(amounts, sign)
+            left[at] = left.get(at, Amounts()) + _scale(amounts, sign)
     return [(key, _positive(amounts)) for key, amounts in left.items() if amounts.allocated > 1.0]
 
 
-def _times(amounts: Amounts, factor: float) -> Amounts:
+def _scale(amounts: Amounts, factor: float) -> Amounts:
     return Amounts(
         amounts.allocated * factor,
         amounts.measured * factor,
@@ -254,17 +261,17 @@ def _positive(amounts: Amounts) -> Amounts:
     )
 
 
-def _both(one: UnheldRow, other: UnheldRow) -> UnheldRow:
+def _add_rows(one: UnheldRow, other: UnheldRow) -> UnheldRow:
     return UnheldRow(
         model=one.model,
         unheld_gpu_hours=one.unheld_gpu_hours + other.unheld_gpu_hours,
         unusable_gpu_hours=one.unusable_gpu_hours + other.unusable_gpu_hours,
-        energy_kwh=_sum(one.energy_kwh, other.energy_kwh),
+        energy_kwh=_add_optional(one.energy_kwh, other.energy_kwh),
         cost=None if one.cost is None or other.cost is None else one.cost + other.cost,
     )
 
 
-def _sum(one: float | None, other: float | None) -> float | None:
+def _add_optional(one: float | None, other: float | None) -> float | None:
     return None if one is None and other is None else (one or 0.0) + (other or 0.0)
 
 
@@ -286,11 +293,11 @@ def _csv(call: Call, costs: Costs) -> Response[bytes]:
     headers = {"Content-Disposition": 'attachment; filename="gpupack-cost.csv"'}
     if costs.next:
         query = dict(urllib.parse.parse_qsl(call.scope["query_string"].decode("latin-1")))
-        period = {"since": _written(costs.since), "until": _written(costs.until)}
+        period = {"since": _format_time(costs.since), "until": _format_time(costs.until)}
         following = urllib.parse.urlencode(query | period | {"after": costs.next})
         headers["Link"] = f'<?{following}>; rel="next"'
     return Response(cost_csv(costs), media_type=CSV, headers=headers)
 
 
-def _written(moment: dt.datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+def _format_time(time: dt.datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is told what, over HTTP, by the accountant and by gpupack-api, which asks it."""
+"""Cost queries over HTTP: the cost service, and gpupack-api, which forwards them."""
 
 import asyncio
 import csv
@@ -17,13 +17,13 @@ from listening import listening
 
 import gpupack_cost as accounting
 from gpupack_apiserver.accounts.app import application
-from gpupack_apiserver.accounts.desk import AccountsDesk, period_of
+from gpupack_apiserver.accounts.cost_queries import CostQueries, period_of
 from gpupack_apiserver.app import application as api_application
-from gpupack_apiserver.errors import CallWrong
-from gpupack_apiserver.named_caller import HEADER, written
+from gpupack_apiserver.caller_header import HEADER, encode
+from gpupack_apiserver.errors import CallInvalid
 from gpupack_apiserver.rights import Rights
-from gpupack_apiserver.routes.cost import BURST, Asked, Format
-from gpupack_apiserver.settings import Accountant
+from gpupack_apiserver.routes.cost import BURST, CostQuery, Format
+from gpupack_apiserver.settings import CostService
 from gpupack_cost import Group
 from gpupack_httpserver.server import Server, configured
 from gpupack_httpserver.user import User
@@ -33,7 +33,7 @@ from gpupack_kubeclient.kubeconfig.presented import Presented
 
 @pytest.fixture
 def used(accounts):
-    """Two namespaces of one cohort, a third one outside."""
+    """Record usage of two namespaces in one cohort, and of a third one outside."""
     accounts.cohorts |= {"team": "research", "others": "research"}
     accounts.at(9000)
     for number, (name, namespace, ended) in enumerate(
@@ -51,11 +51,11 @@ def missing():
 
 @pytest.fixture
 async def desk(used, server, missing):
-    """The accountant's own application."""
+    """Return the application of the cost service."""
     async with connected(server.app()) as (api, _):
         yield application(
-            AccountsDesk(
-                used.accountant,
+            CostQueries(
+                used.recorder,
                 Rights(api),
                 missing=lambda: "".join(missing),
                 now=used.now,
@@ -80,7 +80,7 @@ async def ask(desk):
 
 
 @pytest.mark.parametrize("text", ["0.5", "1700000000", "yesterday", "2026-13-01T00:00:00Z"])
-async def test_a_moment_is_written_as_one(ask, text):
+async def test_times_are_written_in_rfc_3339(ask, text):
     answer = await ask(until=text)
     told = answer.json()
     assert (answer.status_code, told["field"], told["value"]) == (400, "until", text)
@@ -100,7 +100,7 @@ async def test_hours_and_costs_of_a_period_by_namespace(ask):
 
 @pytest.mark.parametrize("by", [str(group) for group in Group])
 @pytest.mark.parametrize("form", ["json", "csv"])
-async def test_a_tenant_is_told_of_his_own_namespace_alone(ask, by, form):
+async def test_a_tenant_sees_only_its_own_namespace(ask, by, form):
     answer = await ask("tenant", group_by=by, format=form)
     assert answer.status_code == 200
     for name in ("secret", "others", "third"):
@@ -112,20 +112,20 @@ async def test_a_tenant_is_told_of_his_own_namespace_alone(ask, by, form):
         assert found["unheld"] is None
 
 
-async def test_a_tenant_who_asks_for_another_namespace_is_refused(ask):
+async def test_a_query_for_a_forbidden_namespace_is_refused(ask):
     answer = await ask("tenant", namespace="others")
     assert answer.status_code == 403
     assert answer.headers["content-type"] == "application/problem+json"
 
 
 @pytest.mark.parametrize("user", ["", "unknown"])
-async def test_strangers_are_told_nothing(ask, user):
+async def test_callers_without_permissions_see_no_rows(ask, user):
     answer = await ask(user)
     assert answer.status_code == 401
     assert "2.0" not in answer.text
 
 
-async def test_who_sees_all_is_told_of_what_nobody_held(used, ask):
+async def test_callers_that_see_all_namespaces_see_unheld_gpus(used, ask):
     for _ in range(3):
         used.look()
     (row,) = (await ask(until=when(20_000))).json()["unheld"]
@@ -133,7 +133,7 @@ async def test_who_sees_all_is_told_of_what_nobody_held(used, ask):
     assert row["unheld_gpu_hours"] == pytest.approx(2 * 30 * 8 / 3600, abs=1e-5)
 
 
-async def test_jobs_are_told_by_name_of_whole_days(ask):
+async def test_jobs_are_listed_by_name_for_whole_days(ask):
     found = (await ask(group_by="job", namespace="team")).json()
     assert (found["since"], found["until"]) == (when(0), when(86_400))
     (row,) = found["rows"]
@@ -162,8 +162,8 @@ async def test_hours_of_jobs_that_are_not_kept_by_name_are_one_row(used, ask):
     assert found["total"]["allocated_gpu_hours"] == pytest.approx(hours, abs=1e-5)
 
 
-async def test_more_jobs_than_one_answer_bears_are_refused(ask, monkeypatch):
-    monkeypatch.setattr("gpupack_apiserver.accounts.desk.MAX_JOBS", 2)
+async def test_a_query_for_too_many_jobs_is_refused(ask, monkeypatch):
+    monkeypatch.setattr("gpupack_apiserver.accounts.cost_queries.MAX_JOBS", 2)
     answer = await ask(group_by="job")
     assert (answer.status_code, answer.json()["field"]) == (400, "namespace")
     assert (await ask(group_by="job", namespace="team")).status_code == 200
@@ -178,7 +178,7 @@ async def test_csv_has_a_line_for_each_row(ask):
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", "\tx", "\rx"])
-async def test_no_name_is_a_formula_in_a_spreadsheet(used, ask, name):
+async def test_csv_cells_are_not_formulas(used, ask, name):
     used.cohorts["evil"] = name
     more = {"namespace": "evil", "devices": whole("b", 0), "on": "b"}
     used.show("pods", bound_pod("evil", bound=0, ended=60, **more))
@@ -187,7 +187,7 @@ async def test_no_name_is_a_formula_in_a_spreadsheet(used, ask, name):
     assert row["cohort"] == f"'{name}"
 
 
-async def test_a_page_of_csv_names_the_call_that_has_the_next_one(used, ask):
+async def test_a_csv_page_links_to_the_next_page(used, ask):
     used.cohorts["evil"] = "research & development"
     more = {"namespace": "evil", "devices": whole("b", 0), "on": "b"}
     used.show("pods", bound_pod("evil", bound=0, ended=60, **more))
@@ -199,13 +199,13 @@ async def test_a_page_of_csv_names_the_call_that_has_the_next_one(used, ask):
     assert sorted(rows) == ["", "research", "research & development"]
 
 
-async def test_a_link_to_the_next_page_names_the_period_of_this_one(ask):
+async def test_a_link_to_the_next_page_keeps_the_period(ask):
     answer = await ask(format="csv", limit=1, since=when(1800), until=when(1801))
     query = dict(httpx.URL(answer.links["next"]["url"]).params)
     assert (query["since"], query["until"]) == (when(0), when(3600))
 
 
-async def test_no_row_is_lost_between_pages_where_one_name_begins_another(used, ask):
+async def test_pages_are_complete_where_one_name_is_a_prefix_of_another(used, ask):
     more = {"namespace": "team-a", "devices": whole("b", 0), "on": "b"}
     used.show("pods", bound_pod("more", bound=0, ended=60, **more))
     rows, after = [], ""
@@ -216,7 +216,7 @@ async def test_no_row_is_lost_between_pages_where_one_name_begins_another(used, 
     assert sorted(rows) == ["others", "team", "team-a", "third"]
 
 
-async def test_nothing_is_answered_while_not_all_is_known(ask, missing):
+async def test_queries_are_refused_while_data_is_missing(ask, missing):
     missing.append("pods are not read yet")
     answer = await ask()
     assert answer.status_code == 503
@@ -225,7 +225,7 @@ async def test_nothing_is_answered_while_not_all_is_known(ask, missing):
     assert (await ask(path="health/ready")).status_code == 503
 
 
-async def test_who_asks_too_often_waits(ask):
+async def test_too_many_queries_are_refused(ask):
     answers = [(await ask()).status_code for _ in range(15)]
     assert answers[:10] == [200] * 10
     assert 429 in answers[10:]
@@ -234,34 +234,34 @@ async def test_who_asks_too_often_waits(ask):
 def asked(**given):
     whole = {"since": None, "until": None, "namespace": "", "limit": 1, "after": ""}
     form = {"format": Format.JSON, "group_by": Group.NAMESPACE}
-    return Asked(**(whole | form | given))
+    return CostQuery(**(whole | form | given))
 
 
-def test_a_period_that_is_not_named_is_the_last_thirty_days():
+def test_the_default_period_is_the_last_thirty_days():
     period = period_of(asked(), DAY + 1800)
     assert (period.since, period.until) == (DAY - 30 * 86_400, DAY + 3600)
 
 
 @pytest.mark.parametrize("zone", [None, dt.UTC, dt.timezone(-dt.timedelta(hours=23))])
-def test_moments_at_the_ends_of_time_are_no_trouble(zone):
+def test_extreme_times_are_handled(zone):
     first = dt.datetime(1, 1, 1, tzinfo=zone)
     last = dt.datetime(9999, 12, 31, 23, 59, tzinfo=zone)
     period = period_of(asked(since=first, until=last), DAY)
     assert (period.since, period.until) == (0, DAY)
-    with pytest.raises(CallWrong, match="since is"):
+    with pytest.raises(CallInvalid, match="since is"):
         period_of(asked(since=last, until=first), DAY)
-    with pytest.raises(CallWrong, match="until is '0001-01-01"):
+    with pytest.raises(CallInvalid, match="until is '0001-01-01"):
         period_of(asked(until=first), DAY)
 
 
 @pytest.fixture
 async def through_api(desk, parts):
-    """gpupack-api, which asks the accountant over HTTP."""
+    """Return a gpupack-api that forwards queries to the cost service over HTTP."""
     config = configured(desk, host="127.0.0.1", port=0)
     async with listening(Server(config)) as port:
 
         def client(url=f"http://127.0.0.1:{port}"):
-            app = api_application(parts, Accountant(url) if url else None)
+            app = api_application(parts, CostService(url) if url else None)
             return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://api")
 
         yield client
@@ -271,7 +271,7 @@ BEARER = {"Authorization": "Bearer tenant-token"}
 QUERY = {"since": when(0), "until": when(9000)}
 
 
-async def test_the_api_hands_a_question_on_with_the_callers_token(through_api):
+async def test_the_api_forwards_a_query_with_the_callers_token(through_api):
     async with through_api() as client:
         answer = await client.get("/api/v1/gpu/cost", headers=BEARER, params=QUERY)
         assert answer.json()["total"]["allocated_gpu_hours"] == 2.0
@@ -292,7 +292,7 @@ async def test_the_api_hands_a_question_on_with_the_callers_token(through_api):
         assert (wrong.status_code, wrong.json()["field"]) == (400, "limit")
 
 
-async def test_who_has_no_token_to_hand_on_is_named_to_the_accountant(
+async def test_a_caller_without_a_token_is_named_to_the_cost_service(
     through_api, parts, server, monkeypatch
 ):
     server.users["api-token"] = ("api", [])
@@ -300,7 +300,7 @@ async def test_who_has_no_token_to_hand_on_is_named_to_the_accountant(
     own = Identity(presented=Presented(authorization="Bearer api-token"))
     monkeypatch.setattr(type(parts.api), "identity", lambda _: asyncio.sleep(0, own))
     by_certificate = AsyncMock(return_value=User("tenant", groups=("größe",)))
-    monkeypatch.setattr(parts.rights, "known", by_certificate)
+    monkeypatch.setattr(parts.rights, "authenticate", by_certificate)
     async with through_api() as client:
         answer = await client.get("/api/v1/gpu/cost", params=QUERY)
         assert answer.json()["total"]["allocated_gpu_hours"] == 2.0, answer.text
@@ -311,12 +311,12 @@ async def test_who_has_no_token_to_hand_on_is_named_to_the_accountant(
     assert asked == {("api", "system:authenticated"), ("tenant", "größe")}
 
 
-async def test_nobody_but_the_api_names_another_user_to_the_accountant(desk, server):
+async def test_only_the_api_may_name_another_user_to_the_cost_service(desk, server):
     server.rights |= {("tenant", "create gpujobs/costcaller", "team")}
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(desk), base_url="https://cost"
     ) as client:
-        for header in (written(User("admin")), "", "x"):
+        for header in (encode(User("admin")), "", "x"):
             headers = BEARER | {HEADER: header}
             answer = await client.get("/api/v1/gpu/cost", headers=headers, params=QUERY)
             shown = answer.json().get("total", {}).get("allocated_gpu_hours")
@@ -324,7 +324,7 @@ async def test_nobody_but_the_api_names_another_user_to_the_accountant(desk, ser
 
 
 @pytest.mark.parametrize("header", ["x", "{}", "%7B%22username%22%3A%20%22%22%7D", "[" * 5000])
-async def test_what_names_no_user_is_refused(desk, server, header):
+async def test_an_invalid_caller_header_is_refused(desk, server, header):
     server.rights |= {("tenant", "create gpujobs/costcaller", "")}
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(desk), base_url="https://cost"
@@ -334,14 +334,14 @@ async def test_what_names_no_user_is_refused(desk, server, header):
     assert (answer.status_code, answer.json()["field"]) == (400, HEADER)
 
 
-async def test_the_api_says_so_where_the_accountant_is_away(through_api):
+async def test_the_api_reports_an_unavailable_cost_service(through_api):
     async with through_api("http://127.0.0.1:1") as client:
         answer = await client.get("/api/v1/gpu/cost", headers=BEARER)
         assert answer.status_code == 503
-        assert "accountant of costs does not answer" in answer.json()["detail"]
+        assert "cost service unavailable" in answer.json()["detail"]
 
 
-async def test_of_what_lasts_a_thread_sums_what_may_be_seen(used, ask, monkeypatch):
+async def test_open_claims_are_summed_in_a_thread_for_visible_namespaces(used, ask, monkeypatch):
     used.show("pods", bound_pod("lasts", bound=7300, devices=whole("b", 0)))
     used.show("pods", bound_pod("hidden", bound=7300, namespace="others", devices=whole("b", 1)))
     summed = []
@@ -357,16 +357,19 @@ async def test_of_what_lasts_a_thread_sums_what_may_be_seen(used, ask, monkeypat
     assert summed == [("Pod/lasts", False)]
 
 
-async def test_who_asks_too_often_costs_the_accountant_no_handshakes(through_api):
+async def test_too_many_queries_are_refused_before_they_are_forwarded(through_api):
     async with through_api("http://127.0.0.1:1") as client:
         given = {"headers": BEARER, "params": QUERY}
         told = [(await client.get("/api/v1/gpu/cost", **given)).status_code for _ in range(BURST)]
         assert told == [503] * BURST
         refused = await client.get("/api/v1/gpu/cost", **given)
-        assert (refused.status_code, "tenant calls too often" in refused.text) == (429, True)
+        assert (refused.status_code, "tenant sends too many requests" in refused.text) == (
+            429,
+            True,
+        )
 
 
-async def test_the_api_says_so_where_nobody_accounts(through_api):
+async def test_the_api_reports_that_the_cost_service_is_off(through_api):
     async with through_api("") as client:
         answer = await client.get("/api/v1/gpu/cost", headers=BEARER)
         assert (answer.status_code, "cost.enabled" in answer.json()["detail"]) == (404, True)

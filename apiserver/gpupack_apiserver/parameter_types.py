@@ -12,7 +12,7 @@ Call = Request[Any, Any, Any]
 MAX_CHARACTERS: Final = 128
 """Maximum characters of a value in an answer."""
 
-GIVEN: Final = "given_body"
+PARSED_BODY: Final = "given_body"
 """Key of the call's state for its parsed body."""
 
 BODY: Final = "data"
@@ -59,13 +59,13 @@ def value_at(call: Call, field: str, *, in_body: bool = False) -> str:
     outside: dict[str, Any] = {}
     if not in_body and field in _parameters(call):
         outside = {**call.query_params, **call.path_params}
-    found = outside[field] if field in outside else _given(call, field)
+    found = outside[field] if field in outside else _body_value(call, field)
     shown = "" if found is None or isinstance(found, dict | list) else str(found)
     return shown[:MAX_CHARACTERS]
 
 
 def choices_of(call: Call, field: str) -> list[str]:
-    """Return the allowed values of a field; empty: they are not a few words."""
+    """Return the allowed values of a field; empty: they are not an enumeration."""
     found = _type_of(call, field)
     if isinstance(found, inspect.EnumType):
         return [str(each.value) for each in found.cls if each.value]
@@ -83,8 +83,8 @@ def fields_of(call: Call, field: str) -> list[str]:
     return [each.encode_name for each in fields]
 
 
-def _given(call: Call, field: str) -> Any:
-    found = call.scope.get("state", {}).get(GIVEN)
+def _body_value(call: Call, field: str) -> Any:
+    found = call.scope.get("state", {}).get(PARSED_BODY)
     for step in _STEPS.findall(field):
         if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
             found = found[int(step)]

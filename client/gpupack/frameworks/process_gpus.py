@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPUs that this process has to use: those it already has, or some that it allocates now."""
+"""The GPUs of this process: those that it already has, or newly allocated ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from gpupack.manager import GPUResourceManager
 from gpupack.process_setup import Visible
 from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB, TrainingGPUConfig
 
-GIVEN: Final = "GPUPACK_DEVICES"
-RANKS: Final = "WORLD_SIZE"
+DEVICES_VARIABLE: Final = "GPUPACK_DEVICES"
+RANKS_VARIABLE: Final = "WORLD_SIZE"
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ProcessGpus:
     """GPUs that the process sees; none: it computes on the CPU.
 
     Attributes:
         visible: GPUs in the order of CUDA's numbers.
         simulated: nothing computes on them.
-        allocation: allocation that was made for this; None: the GPUs were given before.
+        allocation: allocation that was made for this; None: the process had the GPUs before.
     """
 
     visible: tuple[Visible, ...] = ()
@@ -30,12 +30,12 @@ class Given:
     allocation: Allocation | None = None
 
 
-def gpus_for(
+def find_process_gpus(
     manager: GPUResourceManager,
     config: TrainingGPUConfig,
     allocation: Allocation | None,
     environ: Mapping[str, str],
-) -> Given:
+) -> ProcessGpus:
     """Return the allocation's GPUs; else those in the environment; else some of this machine.
 
     Without any the process continues on the CPU, and CpuFallbackWarning gives the reason.
@@ -44,15 +44,16 @@ def gpus_for(
         Unsupported: one of several ranks was started without GPUs; each would allocate all of them.
     """
     if allocation is not None:
-        return _described(manager, allocation.environment, allocation)
-    if environ.get(GIVEN):
-        return _described(manager, environ, None)
-    if int(environ.get(RANKS) or 1) > 1:
+        return _from_environment(manager, allocation.environment, allocation)
+    if environ.get(DEVICES_VARIABLE):
+        return _from_environment(manager, environ, None)
+    if int(environ.get(RANKS_VARIABLE) or 1) > 1:
         raise Unsupported(
-            f"this is one of {environ[RANKS]} ranks, and {GIVEN} names no GPUs; allocate them "
-            "before torchrun is started, and start it with the allocation's environment"
+            f"this is one of {environ[RANKS_VARIABLE]} ranks, and {DEVICES_VARIABLE} names no "
+            "GPUs; allocate them before torchrun is started, and start it with the allocation's "
+            "environment"
         )
-    return _taken(manager, config)
+    return _allocate(manager, config)
 
 
 def warn_of_cpu(why: str) -> None:
@@ -60,31 +61,33 @@ def warn_of_cpu(why: str) -> None:
     warn(f"computing on the CPU: {why}", CpuFallbackWarning)
 
 
-def _taken(manager: GPUResourceManager, config: TrainingGPUConfig) -> Given:
+def _allocate(manager: GPUResourceManager, config: TrainingGPUConfig) -> ProcessGpus:
     if manager.backend.name != "this-machine":
         warn_of_cpu(
             "GPUs of a cluster are used by the pods of a GPUJob, or by a process on their node "
-            "that is given an allocation"
+            "that has an allocation"
         )
-        return Given()
+        return ProcessGpus()
     try:
         allocation = manager.allocate_gpu_resources(config)
     except GpupackError as error:
         warn_of_cpu(str(error))
-        return Given()
-    return _described(manager, allocation.environment, allocation)
+        return ProcessGpus()
+    return _from_environment(manager, allocation.environment, allocation)
 
 
-def _described(
+def _from_environment(
     manager: GPUResourceManager, environ: Mapping[str, str], allocation: Allocation | None
-) -> Given:
+) -> ProcessGpus:
     uuids = [
-        each for each in environ.get(GIVEN, environ["CUDA_VISIBLE_DEVICES"]).split(",") if each
+        each
+        for each in environ.get(DEVICES_VARIABLE, environ["CUDA_VISIBLE_DEVICES"]).split(",")
+        if each
     ]
     known = _known(manager)
     share = int(environ.get("GPUPACK_DEVICE_PERCENT") or 100) < 100  # noqa: PLR2004 - percent
     limit = int(environ.get("GPUPACK_DEVICE_MEMORY_MIB") or 0)
-    return Given(
+    return ProcessGpus(
         tuple(_visible(each, known, limit if share else 0) for each in uuids),
         simulated=environ.get("GPUPACK_SIMULATED") == "true",
         allocation=allocation,

@@ -4,8 +4,8 @@
 import re
 from typing import Final
 
-HTTPS: Final = 443
-CERTIFICATES: Final = 8443
+HTTPS_PORT: Final = 443
+CERTIFICATES_PORT: Final = 8443
 """The Service's port that accepts client certificates; it does not exist where that is off."""
 
 _SHELL: Final = """
@@ -37,7 +37,7 @@ _NO_PORT: Final = "does not have a service port"
 _PORT: Final = re.compile(r"Forwarding from 127\.0\.0\.1:([0-9]{1,5})")
 
 
-def tethered(program: str, *arguments: str) -> tuple[str, ...]:
+def run_while_input_open(program: str, *arguments: str) -> tuple[str, ...]:
     """Return a command that runs a program for as long as the command's input is open.
 
     Its input has to be a pipe, and it needs its own process group; the program gets no input.
@@ -51,6 +51,6 @@ def forwarded_port(line: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def lacks_port(said: str) -> bool:
+def lacks_port(output: str) -> bool:
     """Return whether kubectl reports that the Service exists and has no such port."""
-    return _NO_PORT in said
+    return _NO_PORT in output

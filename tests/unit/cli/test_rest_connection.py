@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As whom the REST API is called: over TLS, at a port that asks for client certificates."""
+"""Credentials of REST API calls, over TLS and with the port for client certificates."""
 
 import asyncio
 import contextlib
@@ -10,8 +10,8 @@ import pytest
 from client_ca import ClientCa
 from self_signed import self_signed
 
-from gpupack_cli.errors import NotKnown
-from gpupack_cli.finding import found
+from gpupack_cli.errors import Unauthenticated
+from gpupack_cli.rest_connection import connect
 from gpupack_cli.session import Session
 from gpupack_kubeclient.identity import Identity
 from gpupack_kubeclient.kubeconfig.presented import Presented
@@ -27,7 +27,7 @@ exec sleep 60
 
 
 class Kube:
-    """Stands for the API server, which publishes a release; `next` are other credentials."""
+    """An API server that publishes a release; `next` are other credentials."""
 
     def __init__(self, presented, acts_as="", next_ones=()):
         self._presented, self._next, self._acts_as = presented, list(next_ones), acts_as
@@ -48,7 +48,7 @@ class Kube:
 
 @pytest.fixture
 async def servers(tmp_path):
-    """Two ports, as the Service has them; yields what came to them: port, name, header."""
+    """Serve the two ports of the Service; yield the received calls: port, name, header."""
     came, files = [], self_signed(tmp_path)
     async with contextlib.AsyncExitStack() as stack:
         for port, verify in (("443", ssl.CERT_NONE), ("8443", ssl.CERT_OPTIONAL)):
@@ -82,14 +82,14 @@ def _answering(port, came, refused):
 
 @pytest.fixture
 def asked(servers, tmp_path):
-    """Asks for the server's health as somebody; what came to which port."""
+    """Return a function that reads the server's health; it returns the received calls."""
     (tmp_path / "kubectl").write_text(KUBECTL)
     (tmp_path / "kubectl").chmod(0o755)
 
     async def ask(presented, *, kube=None, **environ):
         path = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PORTS": str(tmp_path)}
         session = Session(environ=path | environ, certificate=str(tmp_path / "tls.crt"))
-        async with found(session, kube or Kube(presented)) as rest:
+        async with connect(session, kube or Kube(presented)) as rest:
             await rest.get_bytes("health")
         return servers[0] if len(servers) == 1 else servers
 
@@ -102,23 +102,23 @@ def of_alice(tmp_path):
     return {"certificate": certificate.read_bytes(), "key": key.read_bytes()}
 
 
-async def test_who_has_a_certificate_alone_shows_it_where_one_is_asked_for(asked, of_alice):
+async def test_a_caller_with_only_a_certificate_presents_it(asked, of_alice):
     assert await asked(Presented(**of_alice)) == ("8443", ["alice"], [])
 
 
-async def test_who_has_a_token_is_known_by_it(asked):
+async def test_a_caller_with_a_token_sends_it(asked):
     sent = ["Authorization: Bearer of-the-kubeconfig"]
     assert await asked(Presented(authorization="Bearer of-the-kubeconfig")) == ("443", [], sent)
 
 
 @pytest.mark.parametrize("authorization", ["", "Bearer of-the-kubeconfig"])
-async def test_a_token_of_the_environment_goes_before_both(asked, of_alice, authorization):
+async def test_a_token_of_the_environment_has_precedence(asked, of_alice, authorization):
     sent = ["Authorization: Bearer of-the-environment"]
     presented = Presented(authorization=authorization, **of_alice)
     assert await asked(presented, **TOKEN) == ("443", [], sent)
 
 
-async def test_a_token_that_is_not_known_any_more_is_renewed_once(asked):
+async def test_a_rejected_token_is_renewed_once(asked):
     old, new = (Presented(authorization=f"Bearer of-{day}") for day in ("yesterday", "today"))
     calls = await asked(old, kube=Kube(old, next_ones=[new]))
     assert [sent for _, _, sent in calls] == [
@@ -127,9 +127,9 @@ async def test_a_token_that_is_not_known_any_more_is_renewed_once(asked):
     ]
 
 
-async def test_who_acts_as_another_user_is_refused_by_name_without_a_token_of_that_user(asked):
+async def test_impersonation_is_refused_without_a_token_of_that_user(asked):
     kube = Kube(Presented(authorization="Bearer of-an-administrator"), acts_as="ann")
-    with pytest.raises(NotKnown, match=r"acts as 'ann' \(as\).*GPUPACK_TOKEN"):
+    with pytest.raises(Unauthenticated, match=r"impersonates 'ann' \(as\).*GPUPACK_TOKEN"):
         await asked(None, kube=kube)
     sent = ["Authorization: Bearer of-the-environment"]
     assert await asked(None, kube=kube, **TOKEN) == ("443", [], sent)

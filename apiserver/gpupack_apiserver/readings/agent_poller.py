@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A periodic reader of all agents' metrics.
 
-    at once        AT_ONCE agents
+    concurrently   MAX_CONCURRENT agents
     an answer      ANSWER_SECONDS, MAX_BYTES; no redirect, no compression, no proxy
     valid for      STALE_SECONDS
 
@@ -25,7 +25,7 @@ from gpupack_kubeclient.ca_file import CaFile
 
 log = logging.getLogger(__name__)
 
-AT_ONCE: Final = 16
+MAX_CONCURRENT: Final = 16
 ANSWER_SECONDS: Final = 5.0
 MAX_BYTES: Final = 4 << 20
 """Maximum size of an answer; one with 8 GPUs and 16 pods takes 40 KB."""
@@ -45,11 +45,11 @@ class Agents(Protocol):
         """Return addresses by node."""
 
 
-class AgentSilent(Exception):
+class AgentUnavailable(Exception):
     """An agent gave no usable answer; the text says why."""
 
 
-class Gauge:
+class AgentPoller:
     """Readings by node and UUID.
 
     Args:
@@ -69,10 +69,10 @@ class Gauge:
     ) -> None:
         self._agents, self._nodes, self._settings, self._now = agents, nodes, settings, now
         self._known: dict[str, tuple[Mapping[str, Reading], float]] = {}
-        self._silent: set[str] = set()
+        self._unavailable: set[str] = set()
         self._trusted = CaFile(Path(settings.ca))
 
-    def of(self, node: str) -> Mapping[str, Reading]:
+    def get(self, node: str) -> Mapping[str, Reading]:
         """Return a node's readings by UUID; the same object until new data arrives."""
         found, at = self._known.get(node, (NOTHING, 0.0))
         return found if found and self._now() - at <= STALE_SECONDS else NOTHING
@@ -80,44 +80,44 @@ class Gauge:
     async def run(self) -> None:
         """Read all agents repeatedly, without end."""
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
-        connector = aiohttp.TCPConnector(limit=AT_ONCE)
+        connector = aiohttp.TCPConnector(limit=MAX_CONCURRENT)
         async with aiohttp.ClientSession(
             connector=connector, timeout=timeout, auto_decompress=False
         ) as session:
             while True:
                 began = self._now()
-                await self.round(session)
+                await self.poll(session)
                 took = self._now() - began
                 await asyncio.sleep(max(self._settings.seconds - took, self._settings.seconds / 2))
 
-    async def round(self, session: aiohttp.ClientSession) -> None:
+    async def poll(self, session: aiohttp.ClientSession) -> None:
         """Read all agents once."""
         known = set(self._nodes())
         agents = {node: at for node, at in self._agents.addresses().items() if node in known}
         self._known = {node: kept for node, kept in self._known.items() if node in agents}
-        self._silent &= agents.keys()
-        turns = asyncio.Semaphore(AT_ONCE)
+        self._unavailable &= agents.keys()
+        turns = asyncio.Semaphore(MAX_CONCURRENT)
 
         async def ask(node: str, address: str) -> None:
             async with turns:
-                await self._ask(session, node, address)
+                await self._poll_agent(session, node, address)
 
         await asyncio.gather(*(ask(node, address) for node, address in agents.items()))
 
-    async def _ask(self, session: aiohttp.ClientSession, node: str, address: str) -> None:
+    async def _poll_agent(self, session: aiohttp.ClientSession, node: str, address: str) -> None:
         try:
             read = readings(await self._text(session, address))
-        except AgentSilent as error:
-            if node not in self._silent:
+        except AgentUnavailable as error:
+            if node not in self._unavailable:
                 log.warning("the agent of node %s has no readings: %s", node, error)
-            self._silent.add(node)
+            self._unavailable.add(node)
             return
-        self._silent.discard(node)
+        self._unavailable.discard(node)
         before, _ = self._known.get(node, (NOTHING, 0.0))
         self._known[node] = (before if before == read else read, self._now())
 
     async def _text(self, session: aiohttp.ClientSession, address: str) -> str:
-        """Return the text of an agent's metrics; raises AgentSilent."""
+        """Return the text of an agent's metrics; raises AgentUnavailable."""
         host = f"[{address}]" if ":" in address else address
         try:
             token = self._settings.token.read_text().strip()
@@ -129,12 +129,12 @@ class Gauge:
                 headers={"Authorization": f"Bearer {token}", "Accept-Encoding": ""},
             ) as response:
                 if response.status != OK:
-                    raise AgentSilent(f"it answers with status {response.status}")
+                    raise AgentUnavailable(f"it answers with status {response.status}")
                 return await _bounded(response)
         except TimeoutError as error:
-            raise AgentSilent(f"no answer within {ANSWER_SECONDS:.0f} s") from error
+            raise AgentUnavailable(f"no answer within {ANSWER_SECONDS:.0f} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise AgentSilent(str(error) or type(error).__name__) from error
+            raise AgentUnavailable(str(error) or type(error).__name__) from error
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> str:
@@ -142,7 +142,7 @@ async def _bounded(response: aiohttp.ClientResponse) -> str:
     async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > MAX_BYTES:
-            raise AgentSilent(f"its answer is larger than {MAX_BYTES >> 20} MiB")
+            raise AgentUnavailable(f"its answer is larger than {MAX_BYTES >> 20} MiB")
     return bytes(body).decode(errors="replace")
 
 

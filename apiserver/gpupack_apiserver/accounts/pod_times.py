@@ -12,7 +12,7 @@ def bound_at(pod: objects.Pod, now: float) -> float | None:
     """Return when the Binding was written; None: not yet."""
     if not pod.spec.node_name:
         return None
-    told = (
+    times = (
         *(
             condition.last_transition_time
             for condition in pod.status.conditions
@@ -21,7 +21,7 @@ def bound_at(pod: objects.Pod, now: float) -> float | None:
         pod.status.start_time,
         pod.metadata.creation_timestamp,
     )
-    first = next((moment.timestamp() for moment in told if moment is not None), now)
+    first = next((moment.timestamp() for moment in times if moment is not None), now)
     return min(first, now)
 
 
@@ -38,8 +38,12 @@ def ended_at(pod: objects.Pod, now: float) -> float | None:
     )
     ends = [state.finished_at.timestamp() for state in states if state and state.finished_at]
     if not ends:
-        told = (
+        conditions = (
             each for each in pod.status.conditions if each.type in {"Ready", "DisruptionTarget"}
         )
-        ends = [each.last_transition_time.timestamp() for each in told if each.last_transition_time]
+        ends = [
+            each.last_transition_time.timestamp()
+            for each in conditions
+            if each.last_transition_time
+        ]
     return min(max(ends, default=now), now)

@@ -40,36 +40,36 @@ class Probe:
 
     Attributes:
         status: status code of HTTP; 0: there was no answer.
-        said: the answer, or why there is none, shortened.
-        by_part: whether the component itself answered.
+        detail: the answer, or why there is none, shortened.
+        by_component: whether the component itself answered.
     """
 
     status: int = 0
-    said: str = ""
-    by_part: bool = False
+    detail: str = ""
+    by_component: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Served:
+class ServedCertificate:
     """The certificate that a pod serves, and the one in its Secret.
 
     Attributes:
         pod: name of the pod.
         secret: name of its Secret.
-        held: the certificate in the Secret (DER); empty: it was not read.
-        shown: the certificate in the handshake (DER); empty: there was none.
-        said: why one of them is empty.
+        in_secret: the certificate in the Secret (DER); empty: it was not read.
+        in_handshake: the certificate in the handshake (DER); empty: there was none.
+        error: why one of them is empty.
     """
 
     pod: str
     secret: str
-    held: bytes = b""
-    shown: bytes = b""
-    said: str = ""
+    in_secret: bytes = b""
+    in_handshake: bytes = b""
+    error: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ClusterState:
     """The installation at one time.
 
     Attributes:
@@ -96,7 +96,7 @@ class Observed:
     daemon_sets: Read[views.Part] = Read()
     pods: Read[objects.Pod] = Read()
     pending: Read[objects.Pod] = Read()
-    leases: Read[views.Renewed] = Read()
+    leases: Read[views.LeaseRenewal] = Read()
     policies: Read[views.AdmissionPolicy] = Read()
     bindings: Read[views.AdmissionBinding] = Read()
     webhooks: Read[tuple[views.Webhook, bool]] = Read()
@@ -110,4 +110,4 @@ class Observed:
     metrics: Probe = Probe()
     rest: Probe = Probe()
     caller: Probe = Probe()
-    served: Read[Served] = Read()
+    served: Read[ServedCertificate] = Read()

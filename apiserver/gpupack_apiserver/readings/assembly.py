@@ -6,28 +6,30 @@ from typing import Any, NamedTuple
 
 import gpupack_placement as core
 from gpupack_apiserver.readings.agent_pods import SELECTOR, AgentPods
-from gpupack_apiserver.readings.gauge import Gauge
+from gpupack_apiserver.readings.agent_poller import AgentPoller
 from gpupack_apiserver.settings import ReadingSettings
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.reflector import Reflector
 from gpupack_kubeclient.resources import PODS
 
 
-class Asking(NamedTuple):
+class ReadingParts(NamedTuple):
     """The reader with its watch; by default there is neither.
 
     Answers do not depend on `reflectors`: without them answers are as fresh as ever.
     """
 
-    gauge: Gauge | None = None
+    poller: AgentPoller | None = None
     reflectors: Mapping[str, Reflector[Any]] = {}
 
 
-def asking(settings: ReadingSettings | None, api: Api, cluster: core.Cluster) -> Asking:
+def build_readings(
+    settings: ReadingSettings | None, api: Api, cluster: core.Cluster
+) -> ReadingParts:
     """Return a reader of the agents on a cluster's nodes."""
     if settings is None:
-        return Asking()
+        return ReadingParts()
     pods = AgentPods()
     watch = Reflector(api, PODS, pods, namespace=settings.namespace, selectors=SELECTOR)
-    gauge = Gauge(pods, lambda: [node.name for node in cluster.nodes()], settings)
-    return Asking(gauge, {"agents": watch})
+    poller = AgentPoller(pods, lambda: [node.name for node in cluster.nodes()], settings)
+    return ReadingParts(poller, {"agents": watch})

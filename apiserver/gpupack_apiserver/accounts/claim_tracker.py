@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All claims from the API server's objects, and the stores that reflectors fill.
+"""The claims of all pods and workers, from the API server's objects.
 
     pods ──────► bound, ended, gone  ┐
     GPUJobs ───► admitted, released  ├─► claims by key ─► `changed` has their keys
@@ -19,9 +19,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 import msgspec
 
 import gpupack_placement as core
-from gpupack_apiserver.accounts.claim import Claim, Held
+from gpupack_apiserver.accounts.claim import Claim, HeldGpu
 from gpupack_apiserver.accounts.inventory import Inventory
-from gpupack_apiserver.accounts.moments import bound_at, ended_at
+from gpupack_apiserver.accounts.pod_times import bound_at, ended_at
 from gpupack_apiserver.shown_job import ShownAttempt, ShownJob
 from gpupack_crds import devices, names
 from gpupack_crds.devices import DeviceShare
@@ -40,7 +40,7 @@ _KIND = re.compile("[A-Za-z][A-Za-z0-9]{0,62}")
 _NAME = re.compile("[a-z0-9][-.a-z0-9]{0,252}")
 
 
-class Book:
+class ClaimTracker:
     """Claims in memory.
 
     Args:
@@ -69,12 +69,12 @@ class Book:
         """Keys of claims that changed since this set was last emptied."""
         self.settled: dict[str, int] = {}
         """Last attempt that is counted and forgotten, by UID of a GPUJob."""
-        self.jobs_there: dict[str, int] = {}
+        self.current_attempts: dict[str, int] = {}
         """Current attempt of each GPUJob that the API server has, by UID."""
         self.last_seen = now()
         self._by_pod: dict[str, str] = {}
         self._by_job: dict[str, set[str]] = {}
-        self._lingering: dict[str, set[str]] = {}
+        self._terminating: dict[str, set[str]] = {}
         self._unresolved: set[str] = set()
 
     def restore(self, claims: Iterable[Claim], settled: dict[str, int], last_seen: float) -> None:
@@ -83,7 +83,7 @@ class Book:
         for claim in claims:
             self._put(claim)
             if claim.lingers:
-                self._lingering.setdefault(claim.node, set()).add(claim.pod)
+                self._terminating.setdefault(claim.node, set()).add(claim.pod)
         self.changed.clear()
 
     def forget(self, keys: Iterable[str]) -> None:
@@ -93,19 +93,19 @@ class Book:
             self._unlink(claim)
             self._unresolved.discard(key)
             self.changed.discard(key)
-            if claim.job_uid in self.jobs_there:
+            if claim.job_uid in self.current_attempts:
                 known = self.settled.get(claim.job_uid, 0)
                 self.settled[claim.job_uid] = max(known, claim.attempt)
-        gone = self.settled.keys() - self.jobs_there.keys() - self._by_job.keys()
+        gone = self.settled.keys() - self.current_attempts.keys() - self._by_job.keys()
         for uid in gone:
             del self.settled[uid]
 
-    def over(self, before: float) -> list[str]:
-        """Return keys of claims that ended before, and of which no object will report again."""
+    def list_forgettable(self, before: float) -> list[str]:
+        """Return keys of claims that ended before this time and that no object can change."""
         return [key for key, claim in self.claims.items() if self._is_over(claim, before)]
 
-    def see_pod(self, pod: objects.Pod) -> None:
-        """Take in a new or changed pod."""
+    def update_pod(self, pod: objects.Pod) -> None:
+        """Add or update a pod."""
         now, uid = self._now(), pod.metadata.uid
         bound = bound_at(pod, now)
         if bound is None:
@@ -117,14 +117,14 @@ class Book:
                 ended = before.ended if ended is None else min(ended, before.ended)
             self._put(msgspec.structs.replace(before, ended=ended, pod_there=True))
             return
-        held = self._held(pod)
+        held = self._held_gpus(pod)
         if not held:
             return
-        self._join(
+        self._add_or_join(
             Claim(
                 key=f"pod/{uid}",
                 namespace=pod.metadata.namespace,
-                job=_maker(pod),
+                job=_owner_name(pod),
                 cohort=self._cohort_of(pod.metadata.namespace),
                 node=pod.spec.node_name,
                 held=held,
@@ -136,7 +136,7 @@ class Book:
             pod,
         )
 
-    def pod_gone(self, uid: str, *, at: float | None = None) -> None:
+    def remove_pod(self, uid: str, *, at: float | None = None) -> None:
         """Record that the API server no longer has the pod; its end is `at` unless it is known."""
         claim = self.claims.get(self._by_pod.get(uid, ""))
         if claim is None or not claim.pod_there:
@@ -146,80 +146,80 @@ class Book:
             ended = self._now() if at is None else at
         self._put(msgspec.structs.replace(claim, ended=ended, pod_there=False))
 
-    def pods_listed(self, pods: Iterable[objects.Pod]) -> None:
-        """Take in the complete list of pods."""
+    def replace_pods(self, pods: Iterable[objects.Pod]) -> None:
+        """Replace all pods by the complete list."""
         listed = set()
         for pod in pods:
             listed.add(pod.metadata.uid)
-            self.see_pod(pod)
+            self.update_pod(pod)
         for uid in [uid for uid in self._by_pod if uid not in listed]:
-            self.pod_gone(uid, at=self.last_seen)
+            self.remove_pod(uid, at=self.last_seen)
 
-    def see_job(self, job: ShownJob) -> None:
-        """Take in a new or changed GPUJob."""
+    def update_job(self, job: ShownJob) -> None:
+        """Add or update a GPUJob."""
         uid, status = job.metadata.uid, job.status
-        self.jobs_there[uid] = status.attempt
+        self.current_attempts[uid] = status.attempt
         done = self.settled.get(uid, 0)
         current = status.attempt
         if current > done and status.placement:
-            self._see_placement(job)
+            self._add_placement(job)
         for attempt in status.attempts:
             if attempt.finished_at is not None and attempt.number > done:
                 self._release(job, attempt)
         if not status.holds_placement:
             self._release_all(uid, current, at=self._now())
 
-    def job_gone(self, uid: str, *, at: float | None = None) -> None:
+    def remove_job(self, uid: str, *, at: float | None = None) -> None:
         """Record that the API server no longer has the GPUJob; its pods keep what they hold."""
-        if uid not in self.jobs_there and uid not in self._by_job:
+        if uid not in self.current_attempts and uid not in self._by_job:
             return
-        self.jobs_there.pop(uid, None)
+        self.current_attempts.pop(uid, None)
         self._release_all(uid, None, at=self._now() if at is None else at)
 
-    def jobs_listed(self, jobs: Iterable[ShownJob]) -> None:
-        """Take in the complete list of GPUJobs."""
+    def replace_jobs(self, jobs: Iterable[ShownJob]) -> None:
+        """Replace all GPUJobs by the complete list."""
         listed = set()
         for job in jobs:
             listed.add(job.metadata.uid)
-            self.see_job(job)
-        known = self.jobs_there.keys() | self._by_job.keys()
+            self.update_job(job)
+        known = self.current_attempts.keys() | self._by_job.keys()
         for uid in [uid for uid in known if uid not in listed]:
-            self.job_gone(uid, at=self.last_seen)
+            self.remove_job(uid, at=self.last_seen)
 
-    def see_gpus(self, node: str, gpus: GpuNode | None, *, at: float | None = None) -> None:
-        """Take in a GPUNode, or its removal (None); holders that are gone ended at `at`, or now."""
+    def update_gpus(self, node: str, gpus: GpuNode | None, *, at: float | None = None) -> None:
+        """Update a GPUNode, or remove it (None); holders that are gone ended at `at`, or now."""
         owned = gpus is not None and gpus.status.mode == "owned"
         holders = gpus.status.holders if gpus is not None and owned else ()
-        before, now = self._lingering.pop(node, set()), {each.uid for each in holders if each.uid}
+        before, now = self._terminating.pop(node, set()), {each.uid for each in holders if each.uid}
         if now:
-            self._lingering[node] = now
+            self._terminating[node] = now
         for holder in holders:
             if holder.uid and holder.uid not in before:
-                self._lingers(node, holder.uid, holder.namespace, holder.devices)
+                self._add_terminating(node, holder.uid, holder.namespace, holder.devices)
         for uid in before - now:
-            self._has_gone(uid, at=self._now() if at is None else at)
+            self._end_terminating(uid, at=self._now() if at is None else at)
 
-    def gpus_listed(self, nodes: Iterable[GpuNode]) -> None:
-        """Take in the complete list of GPUNodes; on other nodes no terminating pod holds a GPU."""
+    def replace_gpus(self, nodes: Iterable[GpuNode]) -> None:
+        """Replace all GPUNodes; on nodes that are not listed no terminating pod holds a GPU."""
         listed = {node.metadata.name: node for node in nodes}
-        for name in self._lingering.keys() - listed.keys():
-            self.see_gpus(name, None, at=self.last_seen)
+        for name in self._terminating.keys() - listed.keys():
+            self.update_gpus(name, None, at=self.last_seen)
         for name, node in listed.items():
-            self.see_gpus(name, node, at=self.last_seen)
+            self.update_gpus(name, node, at=self.last_seen)
 
-    def resolve(self) -> None:
+    def resolve_models(self) -> None:
         """Look up unknown models again after a change of the inventory."""
         for key in list(self._unresolved):
             claim = self.claims[key]
-            held = self._inventory.again(claim.node, claim.held)
+            held = self._inventory.fill_models(claim.node, claim.held)
             if held != claim.held:
                 self._put(msgspec.structs.replace(claim, held=held))
 
-    def open(self) -> Iterator[Claim]:
+    def open_claims(self) -> Iterator[Claim]:
         """Return the open claims."""
         return (claim for claim in self.claims.values() if claim.end is None)
 
-    def _held(self, pod: objects.Pod) -> tuple[Held, ...]:
+    def _held_gpus(self, pod: objects.Pod) -> tuple[HeldGpu, ...]:
         """Return what a pod holds, as in the ledger: the annotation, or the kubelet's count."""
         node = pod.spec.node_name
         annotation = pod.metadata.annotations.get(names.DEVICES_ANNOTATION)
@@ -227,14 +227,14 @@ class Book:
             if annotation is not None:
                 return self._inventory.held(node, devices.decode_devices(annotation))
             if pod_request.requests_gpus(pod.spec, self._observed):
-                tickets = pod_resources.device_tokens(pod.spec, self._observed)
-                return self._inventory.unnamed(node, tickets)
+                tokens = pod_resources.device_tokens(pod.spec, self._observed)
+                return self._inventory.unnamed(node, tokens)
         except (DevicesAnnotationInvalid, RequestInvalid):
             return ()
         return ()
 
-    def _join(self, claim: Claim, pod: objects.Pod) -> None:
-        """Add a claim of its own, or join it with that of the pod's worker."""
+    def _add_or_join(self, claim: Claim, pod: objects.Pod) -> None:
+        """Add the pod's claim, or join it with the claim of its worker."""
         worker = worker_of(pod)
         if worker is None:
             self._put(claim)
@@ -258,7 +258,7 @@ class Book:
         else:
             self._put(claim)
 
-    def _see_placement(self, job: ShownJob) -> None:
+    def _add_placement(self, job: ShownJob) -> None:
         """Count workers that start together, by pod; other workers' times come from their pods."""
         status, started = job.status, job.started_at
         if started is None:
@@ -274,9 +274,9 @@ class Book:
             held = (
                 self._inventory.held(placed.node, shares)
                 if shares
-                else self._inventory.unnamed(placed.node, _times(job.tickets, placed))
+                else self._inventory.unnamed(placed.node, _multiply(job.tickets, placed))
             )
-            claim = self._of_worker(job, status.attempt, key, placed.node, held)
+            claim = self._worker_claim(job, status.attempt, key, placed.node, held)
             claim = msgspec.structs.replace(claim, admitted=min(started.timestamp(), self._now()))
             if known is not None and known.matches(claim):
                 claim = _with_pod(claim, known)
@@ -288,7 +288,7 @@ class Book:
         """Record the end of an attempt; count its unseen part from its entry."""
         assert attempt.last_ran_at is not None  # noqa: S101 - the caller has checked it
         uid, at = job.metadata.uid, min(attempt.last_ran_at.timestamp(), self._now())
-        seen = self._of_attempt(uid, attempt.number)
+        seen = self._attempt_claims(uid, attempt.number)
         known = {claim.key: claim for claim in seen if claim.pod or claim.admitted}
         unseen = job.spec.least - sum(_workers_of(job, attempt, claim) for claim in known.values())
         if unseen > 0 and attempt.started_at is not None and not any(c.admitted for c in seen):
@@ -301,15 +301,15 @@ class Book:
         text = attempt.nodes if isinstance(attempt.nodes, str) else " ".join(attempt.nodes)
         first = _FIRST_NODE.search(text)
         node = first[0] if first else ""
-        held = self._asked(job, node) * workers
+        held = self._requested_gpus(job, node) * workers
         if held:
             uid = job.metadata.uid
             key = worker_key(job.metadata.namespace, uid, attempt.number, "unseen")
-            claim = self._of_worker(job, attempt.number, key, node, held)
+            claim = self._worker_claim(job, attempt.number, key, node, held)
             started = min(attempt.started_at.timestamp(), self._now())
             self._put(msgspec.structs.replace(claim, admitted=started))
 
-    def _asked(self, job: ShownJob, node: str) -> tuple[Held, ...]:
+    def _requested_gpus(self, job: ShownJob, node: str) -> tuple[HeldGpu, ...]:
         if job.spec.gpus:
             resource = names.GPU if job.spec.mig else job.spec.resource_name
             return self._inventory.unnamed(node, {resource: job.spec.gpus})
@@ -320,8 +320,8 @@ class Book:
         milli = min(max(percent, 0) * MILLI_PER_PERCENT, core.WHOLE_GPU)
         return (msgspec.structs.replace(whole, milli=milli, percent=percent),)
 
-    def _of_worker(
-        self, job: ShownJob, attempt: int, key: str, node: str, held: tuple[Held, ...]
+    def _worker_claim(
+        self, job: ShownJob, attempt: int, key: str, node: str, held: tuple[HeldGpu, ...]
     ) -> Claim:
         namespace = job.metadata.namespace
         return Claim(
@@ -336,18 +336,22 @@ class Book:
         )
 
     def _release_all(self, uid: str, attempt: int | None, *, at: float) -> None:
-        claims = self._of_attempt(uid, attempt) if attempt is not None else self._of_job(uid)
+        claims = (
+            self._attempt_claims(uid, attempt) if attempt is not None else self._job_claims(uid)
+        )
         for claim in claims:
             if claim.admitted is not None and claim.released is None:
                 self._put(msgspec.structs.replace(claim, released=at))
 
-    def _of_job(self, uid: str) -> list[Claim]:
+    def _job_claims(self, uid: str) -> list[Claim]:
         return [self.claims[key] for key in self._by_job.get(uid, ())]
 
-    def _of_attempt(self, uid: str, number: int) -> list[Claim]:
-        return [claim for claim in self._of_job(uid) if claim.attempt == number]
+    def _attempt_claims(self, uid: str, number: int) -> list[Claim]:
+        return [claim for claim in self._job_claims(uid) if claim.attempt == number]
 
-    def _lingers(self, node: str, uid: str, namespace: str, held: tuple[DeviceShare, ...]) -> None:
+    def _add_terminating(
+        self, node: str, uid: str, namespace: str, held: tuple[DeviceShare, ...]
+    ) -> None:
         claim = self.claims.get(self._by_pod.get(uid, ""))
         if claim is None:
             found = self._inventory.held(node, ledger_claims.believed(held))
@@ -364,7 +368,7 @@ class Book:
         if claim.node == node:
             self._put(msgspec.structs.replace(claim, lingers=True, gone=None))
 
-    def _has_gone(self, uid: str, *, at: float) -> None:
+    def _end_terminating(self, uid: str, *, at: float) -> None:
         claim = self.claims.get(self._by_pod.get(uid, ""))
         if claim is None or not claim.lingers:
             return
@@ -374,7 +378,7 @@ class Book:
     def _is_over(self, claim: Claim, before: float) -> bool:
         if claim.end is None or claim.end >= before or claim.pod_there:
             return False
-        current = self.jobs_there.get(claim.job_uid)
+        current = self.current_attempts.get(claim.job_uid)
         return current is None or claim.attempt < current
 
     def _put(self, claim: Claim) -> None:
@@ -410,9 +414,9 @@ class Book:
                 del self._by_job[claim.job_uid]
 
 
-def _times(tickets: Mapping[str, int], pod: WorkerPod) -> dict[str, int]:
+def _multiply(tokens: Mapping[str, int], pod: WorkerPod) -> dict[str, int]:
     """Multiply one worker's device tokens by the number of workers of a pod."""
-    return {name: number * len(pod.workers) for name, number in tickets.items()}
+    return {name: number * len(pod.workers) for name, number in tokens.items()}
 
 
 def _workers_of(job: ShownJob, attempt: ShownAttempt, claim: Claim) -> int:
@@ -441,7 +445,7 @@ def _with_pod(worker: Claim, pod: Claim) -> Claim:
     )
 
 
-def _maker(pod: objects.Pod) -> str:
+def _owner_name(pod: objects.Pod) -> str:
     """Return kind and name of the pod's controller, or else the pod's own.
 
     The API server accepts any text of any length for both, and the result is kept for months.

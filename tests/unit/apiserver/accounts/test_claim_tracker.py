@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is counted of which object."""
+"""The claims that follow from pods, GPUJobs and GPUNodes."""
 
 import msgspec
 import pytest
@@ -22,7 +22,7 @@ def test_a_pod_holds_its_gpus_from_its_binding_to_the_end_of_its_container(accou
     assert accounts.seconds() == {"Pod/one": 360}
 
 
-def test_a_pod_that_waits_holds_nothing(accounts):
+def test_a_pending_pod_holds_no_gpu(accounts):
     waiting = bound_pod("one", on="", devices=whole("a", 0))
     accounts.show("pods", waiting)
     accounts.at(500)
@@ -70,26 +70,24 @@ def test_a_pod_on_an_observed_node_counts_gpus_of_the_nodes_model(accounts):
 
 
 @pytest.mark.parametrize("number", [10**9, 2**62])
-def test_a_pod_that_asks_for_more_gpus_than_any_node_has_counts_as_many_as_one_may(
-    accounts, number
-):
+def test_a_request_for_too_many_gpus_counts_the_maximum_of_a_node(accounts, number):
     pod = bound_pod("vast", devices=(), asking={OBSERVED: str(number)}, bound=0)
-    accounts.book.see_pod(pod)
-    accounts.book.pods_listed([pod])
-    (claim,) = accounts.book.open()
+    accounts.tracker.update_pod(pod)
+    accounts.tracker.replace_pods([pod])
+    (claim,) = accounts.tracker.open_claims()
     assert len(claim.held) == MAX_GPUS
 
 
-def test_a_pod_that_names_an_attempt_that_no_file_can_hold_is_counted_as_a_pod(accounts):
+def test_a_pod_with_too_large_an_attempt_number_is_counted_as_a_pod(accounts):
     number = 10**20
     accounts.show("pods", bound_pod("liar", worker=("gang", number, 0), bound=0))
     accounts.at(10)
-    assert set(accounts.book.claims) == {"pod/uid-liar"}
+    assert set(accounts.tracker.claims) == {"pod/uid-liar"}
     accounts.restart()
-    assert set(accounts.book.claims) == {"pod/uid-liar"}
+    assert set(accounts.tracker.claims) == {"pod/uid-liar"}
 
 
-def test_a_model_that_is_known_later_is_that_from_the_beginning(accounts):
+def test_a_model_that_becomes_known_counts_from_the_start(accounts):
     accounts.show("pods", bound_pod("early", on="c", devices=whole("c", 0), bound=0))
     accounts.at(8000)
     assert accounts.seconds(Group.MODEL) == {"": 8000}
@@ -99,7 +97,7 @@ def test_a_model_that_is_known_later_is_that_from_the_beginning(accounts):
     assert accounts.seconds(Group.MODEL) == {"NVIDIA H100 80GB HBM3": 8001}
 
 
-def test_pods_of_a_deployment_count_under_who_makes_them(accounts):
+def test_pods_of_a_deployment_count_under_their_controller(accounts):
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d8", "controller": True}
     for number in range(2):
         devices = whole("a", number)
@@ -132,7 +130,7 @@ def test_a_gang_holds_its_places_from_its_admission_until_the_attempt_has_ended(
     assert accounts.seconds() == {"gang": 180}
 
 
-def test_what_ended_while_the_operator_was_down_counts_until_its_workers_ended(accounts):
+def test_an_attempt_that_ended_without_an_operator_counts_until_its_workers_ended(accounts):
     accounts.time = 10
     accounts.show("jobs", gpu_job("gang", attempts=[(10, None)], placed=PLACED))
     accounts.at(4000)
@@ -143,7 +141,7 @@ def test_what_ended_while_the_operator_was_down_counts_until_its_workers_ended(a
     assert accounts.seconds() == {"gang": 2 * 50}
 
 
-def test_it_is_the_same_whichever_of_pod_and_job_is_seen_first(accounts):
+def test_the_order_of_pod_and_job_events_does_not_matter(accounts):
     accounts.time = 14
     accounts.show("pods", worker(1, bound=13))
     accounts.show("jobs", gpu_job("gang", attempts=[(10, None)], placed=PLACED))
@@ -166,7 +164,7 @@ def test_workers_that_share_a_pod_count_once(accounts, pod_is_first):
         accounts.show(kind, item)
     accounts.at(110)
     assert accounts.seconds() == {"gang": 200}
-    assert len(list(accounts.book.open())) == 1
+    assert len(list(accounts.tracker.open_claims())) == 1
 
 
 def test_the_workers_of_a_pod_whose_admission_was_not_seen_are_not_counted_again(accounts):
@@ -192,7 +190,7 @@ def test_a_preempted_attempt_counts_until_its_pods_have_ended(accounts):
     assert accounts.seconds() == {"gang": 80 + 30}
 
 
-def test_workers_beyond_the_least_count_as_long_as_their_pods_are_there(accounts):
+def test_extra_workers_count_while_their_pods_exist(accounts):
     spec = {"workers": 2, "minWorkers": 1}
     accounts.show("jobs", gpu_job("gang", attempts=[(0, None)], placed=PLACED, spec=spec))
     accounts.at(100)
@@ -204,7 +202,7 @@ def test_workers_beyond_the_least_count_as_long_as_their_pods_are_there(accounts
     assert accounts.seconds() == {"gang": 200 + 20}
 
 
-def test_a_pod_that_calls_itself_a_worker_is_counted_beside_it(accounts):
+def test_a_pod_with_a_workers_labels_is_counted_separately(accounts):
     accounts.show("jobs", gpu_job("gang", attempts=[(0, None)], placed=PLACED[:1]))
     accounts.show("pods", worker(0, bound=0))
     for number in (1, 2):
@@ -215,7 +213,7 @@ def test_a_pod_that_calls_itself_a_worker_is_counted_beside_it(accounts):
     assert sum(accounts.seconds().values()) == 300
 
 
-def test_one_that_did_so_before_the_job_was_seen_is_counted_beside_it_too(accounts):
+def test_a_pod_with_a_workers_labels_seen_before_the_job_is_counted_separately(accounts):
     liar = bound_pod("liar", devices=whole("a", 1), worker=("gang", 1, 0), bound=0)
     accounts.show("pods", liar)
     accounts.at(7500)
@@ -225,7 +223,7 @@ def test_one_that_did_so_before_the_job_was_seen_is_counted_beside_it_too(accoun
     assert sum(accounts.seconds().values()) == 16000
 
 
-def test_a_pod_that_is_gone_without_an_end_ended_when_that_was_seen(accounts):
+def test_a_removed_pod_without_an_end_time_ended_when_its_removal_was_seen(accounts):
     accounts.show("pods", bound_pod("one", bound=0))
     accounts.time = 77
     accounts.delete("pods", bound_pod("one", bound=0))
@@ -233,7 +231,7 @@ def test_a_pod_that_is_gone_without_an_end_ended_when_that_was_seen(accounts):
     assert accounts.seconds() == {"Pod/one": 77}
 
 
-def test_a_pod_on_a_lost_node_holds_on_until_the_api_gives_it_up(accounts):
+def test_a_pod_on_a_lost_node_holds_gpus_until_the_api_server_removes_it(accounts):
     accounts.show("pods", bound_pod("one", bound=0))
     accounts.time = 300
     lost = bound_pod("one", bound=0, ended=300, phase="Failed", running=True)
@@ -245,7 +243,7 @@ def test_a_pod_on_a_lost_node_holds_on_until_the_api_gives_it_up(accounts):
     assert accounts.seconds() == {"Pod/one": 400}
 
 
-def test_who_lingers_holds_on_until_the_agent_lists_it_no_more(accounts):
+def test_a_terminating_pod_holds_gpus_while_the_agent_lists_it(accounts):
     accounts.show("pods", bound_pod("ghost", bound=0))
     accounts.time = 50
     accounts.delete("pods", bound_pod("ghost", bound=0))
@@ -258,7 +256,7 @@ def test_who_lingers_holds_on_until_the_agent_lists_it_no_more(accounts):
     assert accounts.seconds() == {"Pod/ghost": 150}
 
 
-def test_a_clock_ahead_ends_nothing_later_than_that_was_seen(accounts):
+def test_a_clock_that_is_ahead_gives_no_end_in_the_future(accounts):
     accounts.show("pods", bound_pod("one", bound=0))
     accounts.time = 60
     accounts.show("pods", bound_pod("one", bound=0, ended=4000))
@@ -267,7 +265,7 @@ def test_a_clock_ahead_ends_nothing_later_than_that_was_seen(accounts):
     assert accounts.seconds() == {"Pod/one": 60}
 
 
-def test_a_clock_behind_makes_nothing_negative(accounts):
+def test_a_clock_that_is_behind_gives_no_negative_usage(accounts):
     accounts.time = 500
     accounts.show("pods", bound_pod("one", bound=500))
     accounts.show("pods", bound_pod("one", bound=500, ended=100))
@@ -275,7 +273,7 @@ def test_a_clock_behind_makes_nothing_negative(accounts):
     assert accounts.seconds() == {}
 
 
-def test_a_clock_that_is_set_back_takes_nothing_back_and_adds_nothing(accounts):
+def test_a_clock_that_is_set_back_does_not_change_usage(accounts):
     accounts.show("pods", bound_pod("one", bound=0))
     accounts.at(7300)
     accounts.at(100)
@@ -283,7 +281,7 @@ def test_a_clock_that_is_set_back_takes_nothing_back_and_adds_nothing(accounts):
     assert accounts.seconds() == {"Pod/one": 7400}
 
 
-def test_a_pod_that_the_kubelet_refused_held_its_gpus_until_it_said_so(accounts):
+def test_a_pod_rejected_by_the_kubelet_held_gpus_until_its_rejection(accounts):
     refused = bound_pod("one", bound=0, phase="Failed", ended=1)
     said = objects.Condition(type="Ready", status="False", last_transition_time=moment(20))
     conditions = (*refused.status.conditions, said)
@@ -306,7 +304,7 @@ def test_burn_ins_are_billed_to_their_own_namespace(accounts):
     assert accounts.seconds(Group.MODEL) == {"NVIDIA H100 80GB HBM3": 60}
 
 
-def test_hours_count_for_the_cohort_in_which_the_namespace_was_when_they_began(accounts):
+def test_usage_counts_for_the_cohort_at_its_start(accounts):
     accounts.cohorts["team"] = "research"
     accounts.show("pods", bound_pod("one", bound=0))
     accounts.cohorts["team"] = "sales"
@@ -323,7 +321,7 @@ def test_hours_count_for_the_cohort_in_which_the_namespace_was_when_they_began(a
         {"kind": "ReplicaSet", "name": "größer"},
     ],
 )
-def test_a_maker_that_is_no_object_of_kubernetes_is_not_named(accounts, owner):
+def test_an_invalid_owner_reference_is_not_named(accounts, owner):
     made = bound_pod("one", bound=0)
     reference = objects.OwnerReference(**owner, controller=True)
     meta = msgspec.structs.replace(made.metadata, owner_references=(reference,))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is free, computed from what is held: one node, on which placement decides. Pure."""
+"""The free GPUs of this machine, computed from its holders, as one node of placement. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ MILLI_PER_PERCENT: Final = core.WHOLE_GPU // PERCENT
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
+class HostSnapshot:
     """This machine at one moment.
 
     Attributes:
         node: name of the machine.
         inventory: its GPUs.
         records: records of live processes, by ID.
-        self_pid: this process, whose own use of a GPU does not count as another's.
+        self_pid: PID of this process, whose own use of a GPU does not count.
     """
 
     node: core.NodeName
@@ -31,20 +31,20 @@ class Books:
 
     def cluster(self) -> core.Cluster:
         """Return a cluster with all GPUs that are held, or used by processes with no allocation."""
-        cluster = self.emptied()
+        cluster = self.empty_cluster()
         for name, record in self.records.items():
             if record.kind == "holds":
                 cluster.adopt(core.Holder(name), placement_of(record, self.node))
-        for device in self.used_by_strangers():
+        for device in self.used_without_holder():
             grant = core.Grant(device.uuid, core.WHOLE_GPU, device.memory)
             cluster.adopt(core.Holder(f"used-{device.uuid}"), core.Placement(self.node, (grant,)))
         return cluster
 
-    def emptied(self) -> core.Cluster:
+    def empty_cluster(self) -> core.Cluster:
         """Return a cluster in which nothing is held or used."""
         return core.Cluster([core.Node(self.node, self.inventory.devices)])
 
-    def used_by_strangers(self) -> tuple[core.Device, ...]:
+    def used_without_holder(self) -> tuple[core.Device, ...]:
         """Return GPUs without a holder that a process uses.
 
         One example is a child that outlived its parent. On a GPU with a holder, other processes
@@ -54,27 +54,27 @@ class Books:
         return tuple(
             device
             for device in self.inventory.devices
-            if device.uuid not in held and self._strangers(device)
+            if device.uuid not in held and self._other_users(device)
         )
 
     def next_turn(self) -> int:
-        """Return the turn after all that wait."""
+        """Return the turn after all waiting processes."""
         return 1 + max((each.turn for each in self.records.values()), default=0)
 
-    def describe_strangers(self) -> str:
-        """Return which processes use GPUs without holding them, for a refusal; empty: none."""
-        told = (
+    def describe_other_users(self) -> str:
+        """Return which processes use GPUs without an allocation, for a refusal; empty: none."""
+        texts = (
             f"GPU {device.index} is used by process "
-            f"{', '.join(map(str, sorted(self._strangers(device))))}, which holds nothing here"
-            for device in self.used_by_strangers()
+            f"{', '.join(map(str, sorted(self._other_users(device))))}, without an allocation"
+            for device in self.used_without_holder()
         )
-        return "; ".join(told)
+        return "; ".join(texts)
 
-    def _strangers(self, device: core.Device) -> frozenset[int]:
+    def _other_users(self, device: core.Device) -> frozenset[int]:
         return self.inventory.users.get(device.uuid, frozenset()) - {self.self_pid}
 
 
-def before(records: Mapping[str, Record], turn: int | None) -> dict[str, Record]:
+def waiting_before(records: Mapping[str, Record], turn: int | None) -> dict[str, Record]:
     """Return the records that wait before this turn, by ID; None: before a process with no turn."""
     return {
         name: each
@@ -95,7 +95,7 @@ def request_of(config: TrainingGPUConfig) -> core.Request:
     )
 
 
-def asked_text(config: TrainingGPUConfig) -> str:
+def request_text(config: TrainingGPUConfig) -> str:
     """Return the request as text for users: «2 GPUs of A100», «30% and 8 GB of a GPU»."""
     of = f" of {config.gpu_type}" if config.gpu_type else ""
     if config.is_share:
