@@ -131,7 +131,7 @@ def test_the_scheduler_s_account_changes_no_other_part_of_a_pod(one_gpu, patch):
 def test_the_scheduler_s_account_changes_no_pod_that_does_not_wait(one_gpu):
     patch = {"metadata": {"annotations": {PLACE: "x"}}}
     refused = merge(one_gpu, "first", patch, f"--as={SCHEDULER}")
-    assert "only pods that wait behind the gate" in refused.stderr
+    assert "only pods with the scheduling gate" in refused.stderr
 
 
 def test_a_pod_with_its_own_volume_is_admitted_without_a_node(kube, judged):

@@ -81,7 +81,7 @@ HELLO = {
 def test_a_job_names_the_missing_pull_secret_and_runs_once_it_exists(kube):
     """The job of NOTES.txt."""
     kube.submit(HELLO)
-    wanted = f"Secret {SECRET} of namespace {kube.namespace}: is it there"
+    wanted = f"Secret {SECRET} of namespace {kube.namespace}; check that it"
 
     def says():
         return wanted in kube.gpujob("hello").get("status", {}).get("message", "")

@@ -299,4 +299,4 @@ def test_the_operator_ends_no_other_pod_and_changes_nothing_else(kube):
     said = refused({"spec": {"activeDeadlineSeconds": 1}})
     assert "the operator may end only shared pods of GPUJobs" in said
     for other in ({"spec": {"activeDeadlineSeconds": 9}}, {"metadata": {"labels": {"a": "b"}}}):
-        assert "sets spec.activeDeadlineSeconds, to 1, and nothing else" in refused(other)
+        assert "may only set spec.activeDeadlineSeconds of a pod to 1" in refused(other)
