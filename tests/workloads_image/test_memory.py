@@ -51,7 +51,7 @@ CPU = Device(torch.device("cpu"), "CPU")
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_problem_that_does_not_fit_is_refused_before_any_work(workload, options):
-    with pytest.raises(OutOfMemory, match=r"of this container, where .* GiB are free: set a smaller"):
+    with pytest.raises(OutOfMemory, match=r"of this container, where .* GiB are free: set a"):
         workload.run(options)
 
 
