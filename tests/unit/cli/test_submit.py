@@ -131,3 +131,10 @@ def test_a_dry_run_refuses_the_names_that_the_cluster_refuses(name):
     )
     assert ran.exit_code == 2
     assert "write at most 52 lower-case letters" in ran.output
+
+
+@pytest.mark.parametrize("option", ["--share", "--mig"])
+def test_an_empty_size_is_refused_instead_of_requesting_a_whole_gpu(option):
+    ran = CliRunner().invoke(main.group, ["submit", "--image=i", "--dry-run", option, "", "true"])
+    assert isinstance(ran.exception, UsageInvalid)
+    assert str(ran.exception) == f"{option} is empty; give a value, or leave the option out"

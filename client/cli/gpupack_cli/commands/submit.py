@@ -135,7 +135,13 @@ def command(
 
 
 def _require_one_size() -> None:
-    """Refuse options that a share excludes; --gpus counts slices of --mig. Raises UsageInvalid."""
+    """Refuse an empty size, and options that a share excludes; raises UsageInvalid.
+
+    --gpus counts the slices of --mig.
+    """
+    for name in ("share", "mig"):
+        if _is_given(name) and not click.get_current_context().params[name]:
+            raise UsageInvalid(f"--{name} is empty; give a value, or leave the option out")
     excluded = [f"--{each}" for each in EXCLUDED_BY_SHARE if _is_given(each)]
     if _is_given("share") and excluded:
         raise UsageInvalid(
