@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack_apiserver.shown_job import ShownJob
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.gpujob_status import gpu_count
 from gpupack_crds.placement import by_worker
+from gpupack_placement import Cluster, NodeName
 
 NO_PODS: Final[Mapping[int, str]] = MappingProxyType({})
 
@@ -120,7 +120,7 @@ def attempt_views(job: ShownJob) -> list[AttemptView]:
 
 
 def worker_views(
-    job: ShownJob, cluster: core.Cluster, pods: Mapping[int, str] = NO_PODS
+    job: ShownJob, cluster: Cluster, pods: Mapping[int, str] = NO_PODS
 ) -> list[WorkerView]:
     """Return the places of the current attempt's workers, by index; none where it holds no places.
 
@@ -139,7 +139,7 @@ def worker_views(
     ]
 
 
-def held_device(share: DeviceShare, node: str, cluster: core.Cluster) -> HeldDevice:
+def held_device(share: DeviceShare, node: str, cluster: Cluster) -> HeldDevice:
     """Return a device that is held on a node, with its index there."""
     return HeldDevice(
         index=index_of(share.uuid, node, cluster),
@@ -149,8 +149,8 @@ def held_device(share: DeviceShare, node: str, cluster: core.Cluster) -> HeldDev
     )
 
 
-def index_of(uuid: str, node: str, cluster: core.Cluster) -> int | None:
+def index_of(uuid: str, node: str, cluster: Cluster) -> int | None:
     """Return the index of a device on its node; None: the node does not list it."""
-    found = cluster.node(core.NodeName(node))
+    found = cluster.node(NodeName(node))
     devices = found.devices if found else ()
     return next((each.index for each in devices if each.uuid == uuid), None)

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack.training_config import gigabytes
 from gpupack_apiserver.readings.reading import NOT_READ, NOTHING, Reading
+from gpupack_placement import WHOLE_GPU, Cluster, Device, Node
 from gpupack_placement.arrays import ABSENT, Arrays
 from gpupack_placement.free_blocks import fragmented_fraction
 
@@ -77,7 +77,7 @@ class NodeSource(Protocol):
     """A source of nodes: the cluster's ledger, or that of one machine."""
 
     @property
-    def cluster(self) -> core.Cluster:
+    def cluster(self) -> Cluster:
         """The nodes, with what is held of them."""
 
     def simulated(self, node: str) -> frozenset[str]:
@@ -135,15 +135,15 @@ class NodeViews:
         return Totals(
             nodes=int(there.any(axis=1).sum()),
             gpus=gpus,
-            available_gpus=int((arrays.free_milli[there] == core.WHOLE_GPU).sum()),
-            gpu_utilization=_percent(int(arrays.used_milli[there].sum()), gpus * core.WHOLE_GPU),
+            available_gpus=int((arrays.free_milli[there] == WHOLE_GPU).sum()),
+            gpu_utilization=_percent(int(arrays.used_milli[there].sum()), gpus * WHOLE_GPU),
             gpu_memory_usage=_percent(
                 int(arrays.used_memory[there].sum()), int(arrays.memory[there].sum())
             ),
             fragmentation=fragmentation(arrays),
         )
 
-    def _view(self, node: core.Node) -> CachedView:
+    def _view(self, node: Node) -> CachedView:
         row = self._cluster.row(node.name)
         assert row is not None  # noqa: S101 - it is one of the cluster's
         version = int(self._cluster.arrays.version[row])
@@ -152,7 +152,7 @@ class NodeViews:
             return known
         return CachedView(version, readings, self._build_view(node, row, readings))
 
-    def _build_view(self, node: core.Node, row: int, readings: Mapping[str, Reading]) -> NodeView:
+    def _build_view(self, node: Node, row: int, readings: Mapping[str, Reading]) -> NodeView:
         arrays = self._cluster.arrays
         used, memory = arrays.used_milli[row].tolist(), arrays.used_memory[row].tolist()
         held = zip(used, memory, strict=True)
@@ -167,14 +167,14 @@ class NodeViews:
             )
             for device, holds in of_each
         )
-        given = sum(min(milli, core.WHOLE_GPU) for milli in used[: len(devices)])
+        given = sum(min(milli, WHOLE_GPU) for milli in used[: len(devices)])
         return NodeView(
             node_name=node.name,
             gpu_type=", ".join(sorted({each.gpu_type for each in devices})),
             total_gpus=len(devices),
             available_gpus=sum(each.free_percent == PERCENT for each in devices),
             memory_per_gpu=min(each.memory_gb for each in devices),
-            utilization=_percent(given, len(devices) * core.WHOLE_GPU),
+            utilization=_percent(given, len(devices) * WHOLE_GPU),
             ready=node.ready and not node.cordoned,
             devices=devices,
         )
@@ -186,12 +186,12 @@ def fragmentation(arrays: Arrays) -> float:
 
 
 def _device(
-    device: core.Device, used: tuple[int, int], reading: Reading, *, simulated: bool
+    device: Device, used: tuple[int, int], reading: Reading, *, simulated: bool
 ) -> DeviceView:
     """Return a device's view; `used` is in thousandths of a GPU and MiB, and may exceed the GPU."""
     used_milli, used_memory = used
     free = device.health.takes_work
-    given = min(_percent(used_milli, core.WHOLE_GPU), PERCENT)
+    given = min(_percent(used_milli, WHOLE_GPU), PERCENT)
     return DeviceView(
         index=device.index,
         uuid=device.uuid,

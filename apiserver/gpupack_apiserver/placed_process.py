@@ -5,13 +5,13 @@ from typing import Final
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack.process_setup import SetupInvalid, Visible
 from gpupack_apiserver.shown_job import ShownJob
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.placement import WorkerPlacement, by_worker
 from gpupack_crds.worker_pods import pods_of
+from gpupack_placement import Cluster, DeviceUuid
 
 ALLOCATION: Final = f"{names.GROUP}/allocation"
 """Label of GPUJobs that only hold GPUs."""
@@ -33,9 +33,7 @@ class PlacedProcess(msgspec.Struct, frozen=True):
     ranks: int
 
 
-def placed_process(
-    job: ShownJob, cluster: core.Cluster, *, worker: int, by_node: bool
-) -> PlacedProcess:
+def placed_process(job: ShownJob, cluster: Cluster, *, worker: int, by_node: bool) -> PlacedProcess:
     """Return the data for a worker of a GPUJob's current attempt.
 
     Args:
@@ -64,15 +62,15 @@ def placed_process(
     )
 
 
-def visible_device(uuid: str, cluster: core.Cluster) -> Visible | None:
+def visible_device(uuid: str, cluster: Cluster) -> Visible | None:
     """Return the known data of a GPU or MIG slice; None: no node lists it."""
-    name = cluster.node_of_device(core.DeviceUuid(uuid))
+    name = cluster.node_of_device(DeviceUuid(uuid))
     node = cluster.node(name) if name else None
     device = next((each for each in node.devices if each.uuid == uuid), None) if node else None
     return Visible(uuid, device.model, device.memory) if device else None
 
 
-def visible_share(share: DeviceShare, cluster: core.Cluster) -> Visible:
+def visible_share(share: DeviceShare, cluster: Cluster) -> Visible:
     """Return the known data of a GPU, or of the held part of it."""
     whole = visible_device(share.uuid, cluster)
     return Visible(
@@ -83,7 +81,7 @@ def visible_share(share: DeviceShare, cluster: core.Cluster) -> Visible:
     )
 
 
-def _visible(worker: WorkerPlacement, cluster: core.Cluster) -> list[Visible]:
+def _visible(worker: WorkerPlacement, cluster: Cluster) -> list[Visible]:
     return [visible_share(share, cluster) for share in worker.devices]
 
 

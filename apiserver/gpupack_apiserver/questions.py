@@ -16,10 +16,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-import gpupack_placement as core
 from gpupack_apiserver.rights import rate_limit_key
 from gpupack_httpserver.errors import Denied
 from gpupack_httpserver.user import User
+from gpupack_placement import Cluster
 from gpupack_scheduler.queueing.read_only_queue import ReadOnlyQueue
 from gpupack_scheduler.queueing.what_if import Answer, Prepared
 
@@ -65,7 +65,7 @@ class Questions:
             return found
 
     async def answer_on_cluster(
-        self, user: User, cluster: core.Cluster, compute: Callable[[core.Cluster], T]
+        self, user: User, cluster: Cluster, compute: Callable[[Cluster], T]
     ) -> T:
         """Compute on a copy of the cluster when its turn has come; raises as `answer`."""
         async with self._wait_for_turn(user):

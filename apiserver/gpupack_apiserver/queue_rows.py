@@ -6,12 +6,12 @@ from typing import Literal
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack_apiserver.job_views import JobView, job_view
 from gpupack_apiserver.read_model import ReadModel
 from gpupack_apiserver.shown_job import ShownJob
 from gpupack_crds.gpujob_status import gpu_count
 from gpupack_kubeclient import objects
+from gpupack_placement import Request
 from gpupack_queue import JobId
 from gpupack_scheduler.queueing.request import job_id, pod_id
 
@@ -79,7 +79,7 @@ def _pod_row(model: ReadModel, pod: objects.Pod, position: int | None) -> QueueR
     )
 
 
-def _gpus(request: core.Request) -> str:
+def _gpus(request: Request) -> str:
     """Return the request in the form of a GPUJob's column."""
     if request.share is not None:
         return f"{request.share.milli / 10:g}%"

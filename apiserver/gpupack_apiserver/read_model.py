@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import gpupack_placement as core
 from gpupack_apiserver.freshness import Watch, missing_of
 from gpupack_apiserver.positions import Positions
 from gpupack_apiserver.priority_classes import PriorityClasses
@@ -15,6 +14,7 @@ from gpupack_crds.kinds import GPUCOHORTS, GPUNODES, GPUQUOTAS
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.reflector import Reflector
 from gpupack_kubeclient.resources import NODES, PRIORITY_CLASSES
+from gpupack_placement import Cluster, Policy
 from gpupack_scheduler.errors import NotReady
 from gpupack_scheduler.ledger.jobs import Jobs
 from gpupack_scheduler.ledger.ledger import Ledger
@@ -115,11 +115,11 @@ class ReadModel:
         return made
 
     @property
-    def cluster(self) -> core.Cluster:
+    def cluster(self) -> Cluster:
         """Nodes, with what is held of them."""
         return self.ledger.cluster
 
-    def policy(self) -> core.Policy:
+    def policy(self) -> Policy:
         """Return the extender's default placement policy."""
         return self.policies.named()
 

@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol
 
 from prometheus_client.registry import Collector
 
-import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_extender.binding import Binder
 from gpupack_extender.filtering import Filter
@@ -54,6 +53,7 @@ from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.events import EventWriter, Reporter
 from gpupack_kubeclient.metrics import KubeRequests, UnreadableObjects
 from gpupack_kubeclient.reflector import Reflector
+from gpupack_placement import never_fits
 from gpupack_scheduler.planning import Plan
 from gpupack_scheduler.queueing.conditions import FAILED, IDLE, STRANDED, Kind, Note
 from gpupack_scheduler.queueing.turns import Turns
@@ -137,7 +137,7 @@ def _deciding(parts: Parts, metrics: QueueMetrics) -> dict[str, Runs]:
             api,
             parts.quotas,
             ledger.learner,
-            can_serve=lambda request: not core.never_fits(ledger.cluster, request),
+            can_serve=lambda request: not never_fits(ledger.cluster, request),
             decides=lambda: parts.decisions.demand_forecast is None and readiness.decides(),
         ),
         "gates": parts.gates,

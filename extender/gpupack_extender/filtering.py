@@ -17,10 +17,10 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
-import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_extender.unknown_jobs import UnknownJobs
 from gpupack_extender.wire import FilterResult
+from gpupack_placement import Node, NodeName, Reason, Request, choose, explain, nearly, rank
 from gpupack_queue import Wait
 from gpupack_scheduler.decisions import Decisions, Mode
 from gpupack_scheduler.ledger.claims import PodClaim, State, WorkerClaim
@@ -35,22 +35,22 @@ RESERVED = "its GPUs are reserved for a job for which others are being stopped"
 
 HOLD_ENDS_SOON = "GPUs of a finished pod are held until its node's agent can have said that it runs"
 
-Nodes = Sequence[core.NodeName]
+Nodes = Sequence[NodeName]
 """Nodes that passed kube-scheduler's own filters."""
 
 EVICTING_HELPS = frozenset(
     {
-        core.Reason.TOO_FEW_FREE_GPUS,
-        core.Reason.TOO_FEW_FREE_MIG_SLICES,
-        core.Reason.TOO_FEW_FREE_REPLICAS,
-        core.Reason.NVLINK_CLIQUE_BUSY,
-        core.Reason.SHARE_DOES_NOT_FIT,
-        core.Reason.SHARED_BY_OTHERS,
-        core.Reason.TOO_MANY_SHARES,
-        core.Reason.INSUFFICIENT_CPU,
-        core.Reason.INSUFFICIENT_MEMORY,
-        core.Reason.INSUFFICIENT_RESOURCE,
-        core.Reason.TOO_MANY_PODS,
+        Reason.TOO_FEW_FREE_GPUS,
+        Reason.TOO_FEW_FREE_MIG_SLICES,
+        Reason.TOO_FEW_FREE_REPLICAS,
+        Reason.NVLINK_CLIQUE_BUSY,
+        Reason.SHARE_DOES_NOT_FIT,
+        Reason.SHARED_BY_OTHERS,
+        Reason.TOO_MANY_SHARES,
+        Reason.INSUFFICIENT_CPU,
+        Reason.INSUFFICIENT_MEMORY,
+        Reason.INSUFFICIENT_RESOURCE,
+        Reason.TOO_MANY_PODS,
     }
 )
 """Reasons that end when pods end; the other reasons depend on the node alone."""
@@ -86,9 +86,7 @@ class Filter:
             return self._every(ask, nodes)
         return self._one(ask, held, nodes)
 
-    def _planned(
-        self, uid: str, worker: WorkerKey, request: core.Request, nodes: Nodes
-    ) -> FilterResult:
+    def _planned(self, uid: str, worker: WorkerKey, request: Request, nodes: Nodes) -> FilterResult:
         claim = self.ledger.claims.workers.get(worker)
         if claim is None:
             return self._unplanned(uid, worker, nodes)
@@ -98,7 +96,7 @@ class Filter:
             return nowhere(nodes, why)
         return _exactly(claim.placement.node, nodes, otherwise="the worker is planned on node")
 
-    def _obstacle(self, claim: WorkerClaim, request: core.Request) -> str:
+    def _obstacle(self, claim: WorkerClaim, request: Request) -> str:
         """Return why a pod with this request cannot use the worker's place; empty: it can."""
         table, worker = self.ledger.claims, claim.worker
         place, title = table.place_of(worker), table.title(worker)
@@ -111,7 +109,7 @@ class Filter:
         obstacle = table.obstacle(place)
         return f"{title} cannot be used: {obstacle}" if obstacle else ""
 
-    def _comes_too_early(self, claim: WorkerClaim, request: core.Request) -> bool:
+    def _comes_too_early(self, claim: WorkerClaim, request: Request) -> bool:
         """Tell whether the pod may have more workers.
 
         The watch shows this with the written plan.
@@ -144,7 +142,7 @@ class Filter:
         self.ledger.assume(ask, chosen, seconds=self.decisions.assume_seconds)
         return FilterResult(node_names=[chosen.node])
 
-    def _waits(self, request: core.Request, wait: Wait, nodes: Nodes) -> FilterResult:
+    def _waits(self, request: Request, wait: Wait, nodes: Nodes) -> FilterResult:
         """Return why each node lacks free resources, or why the queue does not admit the pod."""
         if not wait.lacks_only_gpus:
             return nowhere(nodes, wait.cause_without_times)
@@ -155,7 +153,7 @@ class Filter:
         request, chosen = ask.served(), self.admissions.place(ask, nodes)
         if isinstance(chosen, Wait):
             return self._waits(request, chosen, nodes)
-        ranked = core.rank(self.ledger.cluster, request, self.policies.named(), candidates=nodes)
+        ranked = rank(self.ledger.cluster, request, self.policies.named(), candidates=nodes)
         fits = {each.node for each in ranked}
         refused = self._refused(request, nodes)
         return FilterResult(
@@ -164,30 +162,30 @@ class Filter:
             failed_and_unresolvable_nodes=refused.failed_and_unresolvable_nodes,
         )
 
-    def _not_yet(self, request: core.Request, nodes: Nodes) -> FilterResult | None:
+    def _not_yet(self, request: Request, nodes: Nodes) -> FilterResult | None:
         """Return that nothing is decided, if the pod fits once holds of some seconds have ended."""
         later = self.ledger.claims.after_holds()
         if later is None:
             return None
-        fits = core.choose(later, request, self.policies.named(), candidates=nodes)
+        fits = choose(later, request, self.policies.named(), candidates=nodes)
         return FilterResult(error=HOLD_ENDS_SOON) if fits else None
 
-    def _refused(self, request: core.Request, nodes: Nodes) -> FilterResult:
+    def _refused(self, request: Request, nodes: Nodes) -> FilterResult:
         """Return why each node does not fit, and the nearest misses."""
         cluster = self.ledger.cluster
-        miss, near = core.nearly(cluster, request, candidates=nodes)
+        miss, near = nearly(cluster, request, candidates=nodes)
         less = f"; would fit with {miss.resource.less(miss.less)}" if miss else ""
 
         @functools.cache
-        def text(reason: core.Reason, resources: tuple[str, ...]) -> str:
+        def text(reason: Reason, resources: tuple[str, ...]) -> str:
             return reason.describe(request, found=resources)
 
         failed: dict[str, str] = {}
         lasting: dict[str, str] = {}
-        why = core.explain(cluster, request, candidates=nodes)
+        why = explain(cluster, request, candidates=nodes)
         for name, reason in why.items():
             group = failed if reason in EVICTING_HELPS else lasting
-            is_other = reason is core.Reason.RESOURCE_NAME_MISMATCH
+            is_other = reason is Reason.RESOURCE_NAME_MISMATCH
             resources = _resources(cluster.node(name)) if is_other else ()
             group[name] = text(reason, resources) + less * (name in near)
         failed |= dict.fromkeys((name for name in nodes if name not in why), RESERVED)
@@ -196,7 +194,7 @@ class Filter:
         )
 
 
-def _resources(node: core.Node | None) -> tuple[str, ...]:
+def _resources(node: Node | None) -> tuple[str, ...]:
     """Return the resource names with which the node's GPUs are requested."""
     return tuple(name or names.GPU for name in node.resources) if node else ()
 
@@ -208,7 +206,7 @@ def _committed(held: PodClaim, nodes: Nodes) -> FilterResult:
     return FilterResult(error=f"the pod's binding to node {held.placement.node} is not settled")
 
 
-def _exactly(node: core.NodeName, nodes: Nodes, *, otherwise: str) -> FilterResult:
+def _exactly(node: NodeName, nodes: Nodes, *, otherwise: str) -> FilterResult:
     if node in nodes:
         return FilterResult(node_names=[node])
     return nowhere(nodes, f"{otherwise} {node}, which kube-scheduler's own filters exclude")

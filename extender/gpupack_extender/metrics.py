@@ -12,8 +12,8 @@ import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-import gpupack_placement as core
 from gpupack_extender.readiness import Readiness, Watch
+from gpupack_placement import WHOLE_GPU, Cluster, Health
 from gpupack_placement.arrays import ABSENT, takes_work
 from gpupack_placement.free_blocks import fragmented_fraction
 from gpupack_scheduler.ledger.claims import State
@@ -231,22 +231,22 @@ class IdleCollector(Collector):
             yield GaugeMetricFamily(f"gpupack_extender_idle_{name}", text, value=value)
 
 
-def _gpus_by_model(cluster: core.Cluster) -> dict[str, tuple[int, float]]:
+def _gpus_by_model(cluster: Cluster) -> dict[str, tuple[int, float]]:
     """Count GPUs with arrays; reported use can exceed the GPU, and is limited to it."""
     arrays = cluster.arrays
     there = arrays.health != ABSENT
     found: dict[str, tuple[int, float]] = {}
     for number in np.unique(arrays.model[there]).tolist():
         of_model = there & (arrays.model == number)
-        used = np.minimum(arrays.used_milli[of_model], core.WHOLE_GPU).sum()
+        used = np.minimum(arrays.used_milli[of_model], WHOLE_GPU).sum()
         found[cluster.model_names.values[number]] = (
             int(of_model.sum()),
-            float(used) / core.WHOLE_GPU,
+            float(used) / WHOLE_GPU,
         )
     return found
 
 
-def _devices_by_state(cluster: core.Cluster) -> dict[str, int]:
+def _devices_by_state(cluster: Cluster) -> dict[str, int]:
     """Count with arrays.
 
     40,000 devices one by one would block the loop for 70 ms at each scrape.
@@ -254,8 +254,8 @@ def _devices_by_state(cluster: core.Cluster) -> dict[str, int]:
     health, left = cluster.arrays.health, cluster.arrays.free_milli
     known = int((health != ABSENT).sum())
     working = int(takes_work(health).sum())
-    maintained = int((health == core.Health.MAINTENANCE).sum())
-    free, usable = int((left == core.WHOLE_GPU).sum()), int((left > 0).sum())
+    maintained = int((health == Health.MAINTENANCE).sum())
+    free, usable = int((left == WHOLE_GPU).sum()), int((left > 0).sum())
     return {
         "free": free,
         "shared": usable - free,

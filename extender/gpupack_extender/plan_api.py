@@ -18,7 +18,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal, PlanRequest
 from gpupack_extender import endpoints
@@ -27,6 +26,7 @@ from gpupack_extender.metrics import Metrics
 from gpupack_extender.readiness import Readiness
 from gpupack_httpserver.access import Access, Caller
 from gpupack_httpserver.user import User
+from gpupack_placement import dump, dump_forecast
 from gpupack_scheduler.planning import Plan
 from gpupack_scheduler.queueing.turns import Turns
 
@@ -119,12 +119,12 @@ class PlanApi:
         await self._require_right(request)
         self.readiness.require_to_answer()
         copy = self.make_plan.ledger.cluster.fork()
-        return endpoints.answer(await asyncio.to_thread(core.dump, copy))
+        return endpoints.answer(await asyncio.to_thread(dump, copy))
 
     async def show_demand_forecast(self, request: Request) -> Response:
         """Answer with the forecast from past pods, for the simulator and the chart."""
         await self._require_right(request)
-        return endpoints.answer(core.dump_forecast(self.make_plan.ledger.learner.peek()))
+        return endpoints.answer(dump_forecast(self.make_plan.ledger.learner.peek()))
 
     async def _read(self, request: Request, user: User) -> PlanRequest:
         async with self._turns.setdefault(user.username, asyncio.Lock()):

@@ -9,8 +9,8 @@ different nodes equal.
 import dataclasses
 from collections.abc import Sequence
 
-import gpupack_placement as core
 from gpupack_extender.wire import HostPriority
+from gpupack_placement import NodeName, Request, rank
 from gpupack_scheduler.decisions import Decisions
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.policies import Policies
@@ -27,13 +27,13 @@ class Prioritize:
     policies: Policies
     decisions: Decisions
 
-    def __call__(self, ask: PodRequest, nodes: Sequence[core.NodeName]) -> list[HostPriority]:
+    def __call__(self, ask: PodRequest, nodes: Sequence[NodeName]) -> list[HostPriority]:
         """Answer one call."""
         self.ledger.expire()
         scores = self._scores(ask, nodes)
         return [HostPriority(host=name, score=scores.get(name, 0)) for name in nodes]
 
-    def _scores(self, ask: PodRequest, nodes: Sequence[core.NodeName]) -> dict[str, int]:
+    def _scores(self, ask: PodRequest, nodes: Sequence[NodeName]) -> dict[str, int]:
         table = self.ledger.claims
         held = table.pods.get(ask.uid)
         claim = held or (table.workers.get(ask.worker) if ask.worker else None)
@@ -41,8 +41,8 @@ class Prioritize:
             return {claim.placement.node: BEST}
         return self._ranks(ask.request, nodes) if ask.request else {}
 
-    def _ranks(self, request: core.Request, nodes: Sequence[core.NodeName]) -> dict[str, int]:
-        ranked = core.rank(self.ledger.cluster, request, self.policies.named(), candidates=nodes)
+    def _ranks(self, request: Request, nodes: Sequence[NodeName]) -> dict[str, int]:
+        ranked = rank(self.ledger.cluster, request, self.policies.named(), candidates=nodes)
         levels = sorted({each.score for each in ranked}, reverse=True)
         step = {score: BEST - BEST * i // len(levels) for i, score in enumerate(levels)}
         return {each.node: step[each.score] for each in ranked}

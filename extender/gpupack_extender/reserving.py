@@ -8,7 +8,7 @@ filter's result is checked again here. Nothing awaits between the check and the 
 import dataclasses
 from collections.abc import Callable
 
-import gpupack_placement as core
+from gpupack_placement import NodeName, Refusal, Request, decide, policy_named
 from gpupack_queue import Wait
 from gpupack_scheduler.decisions import Decisions
 from gpupack_scheduler.errors import BindRefused, RequestMismatch
@@ -76,21 +76,21 @@ class Reserve:
 
     def _decided(self, ask: PodRequest, node: str) -> Allocation:
         self.may_decide()
-        request, here = _request(ask), [core.NodeName(node)]
+        request, here = _request(ask), [NodeName(node)]
         chosen = self.admissions.place(ask, here)
         if isinstance(chosen, PodClaim):
             return chosen.allocation
         if not isinstance(chosen, Wait):
             return self.ledger.claims.allocation(chosen)
         if chosen.lacks_only_gpus:
-            cluster, policy = self.ledger.cluster, core.policy_named("first-fit")
-            refusal = core.decide(cluster, request, policy, candidates=here)
-            if isinstance(refusal, core.Refusal):
+            cluster, policy = self.ledger.cluster, policy_named("first-fit")
+            refusal = decide(cluster, request, policy, candidates=here)
+            if isinstance(refusal, Refusal):
                 raise BindRefused(refusal.message)
         raise BindRefused(chosen.cause_without_times)
 
 
-def _request(ask: PodRequest) -> core.Request:
+def _request(ask: PodRequest) -> Request:
     if ask.request is None:
         raise BindRefused(ask.refusal)
     return ask.request

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack_extender.errors import CallInvalid, CallTooLarge
 from gpupack_extender.wire import NodeNames
+from gpupack_placement import NodeName
 
 SCANNED_BYTES: Final = 2 << 20
 """More than the largest object that etcd accepts. Parsed, JSON can take thirty times its size."""
@@ -70,7 +70,7 @@ def size_without_names(body: bytes) -> int:
     return len(without_names(body))
 
 
-def node_names(body: bytes) -> list[core.NodeName] | None:
+def node_names(body: bytes) -> list[NodeName] | None:
     """Return only the node names of kube-scheduler's body; None: the body has another form."""
     cut = without_names(body)
     if not cut.endswith(_NAMES + b"]}"):

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-import gpupack_placement as core
+from gpupack_placement import NodeName
 from gpupack_scheduler.requests.pod_request import CalledPod
 
 Name = Annotated[
@@ -23,7 +23,7 @@ class Go(msgspec.Struct, rename="pascal", kw_only=True, frozen=True):
     """Message whose keys are Go names."""
 
 
-NodeNames = Annotated[list[core.NodeName], msgspec.Meta(max_length=20_000)]
+NodeNames = Annotated[list[NodeName], msgspec.Meta(max_length=20_000)]
 """Four times the nodes that Kubernetes supports."""
 
 
@@ -58,7 +58,7 @@ class FilterResult(Go, frozen=True, omit_defaults=True):
         error: nothing was decided; kube-scheduler retries after a backoff.
     """
 
-    node_names: list[core.NodeName] | None = None
+    node_names: list[NodeName] | None = None
     failed_nodes: dict[str, str] = {}
     failed_and_unresolvable_nodes: dict[str, str] = {}
     error: str = ""

@@ -14,7 +14,7 @@ import yaml
 from harness import ROOT, STATE, wait_for
 from manifests import JUDGE_IMAGE
 
-import gpupack_placement as core
+from gpupack_placement import load
 
 SCRIPTS = pathlib.Path(sys.executable).parent
 IMAGE = ("--image", JUDGE_IMAGE)
@@ -253,7 +253,7 @@ def test_the_clusters_state_is_shown_as_bars_and_written_for_the_simulator(cli, 
     assert "\x1b" not in shown.stdout
     written = cli("snapshot", "-f", "cluster.json", **administrator)
     assert written.returncode == 0, written.stderr
-    cluster = core.load(json.loads((cli.folder / "cluster.json").read_text()), strict=False)
+    cluster = load(json.loads((cli.folder / "cluster.json").read_text()), strict=False)
     assert "gpupack-1" in cluster
 
 

@@ -13,8 +13,21 @@ from typing import Any
 
 from truth_fleet import KWOK_LABELS, KWOK_TAINT, POOL, Shape
 
-import gpupack_placement as core
 from gpupack_crds import names
+from gpupack_placement import (
+    WHOLE_GPU,
+    DemandForecast,
+    MiB,
+    MilliCpu,
+    MilliGpu,
+    NodeSelector,
+    Request,
+    RequestMix,
+    Share,
+    Toleration,
+    TolerationOperator,
+    dump_forecast,
+)
 from gpupack_simulator import Job, JobId
 
 Manifest = dict[str, Any]
@@ -23,7 +36,7 @@ LOAD = 1.1
 """GPUs asked for at a time, for each GPU there is."""
 MAX_IN_A_BURST = 16
 GIB = 1024
-TOLERATIONS = (core.Toleration(KWOK_TAINT, core.TolerationOperator.EXISTS),)
+TOLERATIONS = (Toleration(KWOK_TAINT, TolerationOperator.EXISTS),)
 
 SHARE_PERCENTS = (10, 20, 25, 30, 50, 70)
 SHARE_MEMORY_GIB = (2, 4, 8, 12)
@@ -39,7 +52,7 @@ def drawn_jobs(*, seed: int, arrivals: int, shapes: Iterable[Shape]) -> tuple[Jo
     random = Random(f"{seed}:truth")
     gpus = sum(shape.number for shape in shapes)
     requests = [_request(random) for _ in range(arrivals)]
-    mean_gpus = sum(request.milli for request in requests) / arrivals / core.WHOLE_GPU
+    mean_gpus = sum(request.milli for request in requests) / arrivals / WHOLE_GPU
     rate, now, left, jobs = LOAD * gpus / mean_gpus, 0.0, 0, []
     for number, request in enumerate(requests):
         if not left:
@@ -53,8 +66,8 @@ def drawn_jobs(*, seed: int, arrivals: int, shapes: Iterable[Shape]) -> tuple[Jo
 
 def forecast_of(jobs: Iterable[Job]) -> Manifest:
     """Return the true mix of these jobs in steady state, as the extender gets it."""
-    mix = core.RequestMix.of((job.request, 1) for job in jobs)
-    return core.dump_forecast(core.DemandForecast(mix, churn=1.0))
+    mix = RequestMix.of((job.request, 1) for job in jobs)
+    return dump_forecast(DemandForecast(mix, churn=1.0))
 
 
 def pod(job: Job) -> Manifest:
@@ -83,21 +96,21 @@ def forecast_text(forecast: Manifest) -> str:
     return json.dumps(forecast, separators=(",", ":"))
 
 
-def _request(random: Random) -> core.Request:
+def _request(random: Random) -> Request:
     gpus = random.choices([*WHOLE, 0], [*WHOLE.values(), 1 - sum(WHOLE.values())])[0]
     cpu = (random.choice(CPUS_OF_A_GPU) * gpus) or random.choice(CPUS_OF_A_SHARE)
-    where = {"cpu": core.MilliCpu(cpu), "memory": core.MiB(cpu * GIB * 2 // 1000)}
+    where = {"cpu": MilliCpu(cpu), "memory": MiB(cpu * GIB * 2 // 1000)}
     pool = random.choice(POOLS)
     labels = KWOK_LABELS | ({POOL: pool} if pool else {})
-    selector = core.NodeSelector(tuple(sorted(labels.items())), None)
+    selector = NodeSelector(tuple(sorted(labels.items())), None)
     if gpus:
-        return core.Request(gpus=gpus, **where, selector=selector, tolerations=TOLERATIONS)
-    milli = core.MilliGpu(random.choice(SHARE_PERCENTS) * 10)
-    share = core.Share(milli, core.MiB(random.choice(SHARE_MEMORY_GIB) * GIB))
-    return core.Request(share=share, **where, selector=selector, tolerations=TOLERATIONS)
+        return Request(gpus=gpus, **where, selector=selector, tolerations=TOLERATIONS)
+    milli = MilliGpu(random.choice(SHARE_PERCENTS) * 10)
+    share = Share(milli, MiB(random.choice(SHARE_MEMORY_GIB) * GIB))
+    return Request(share=share, **where, selector=selector, tolerations=TOLERATIONS)
 
 
-def _gpu_limits(request: core.Request) -> dict[str, str]:
+def _gpu_limits(request: Request) -> dict[str, str]:
     if request.share is None:
         return {names.GPU: str(request.gpus)}
     return {

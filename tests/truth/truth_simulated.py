@@ -6,11 +6,10 @@ from typing import Any
 
 from truth_outcomes import Assignment, Outcomes
 
-import gpupack_placement as core
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.kinds import GpuNode
 from gpupack_kubeclient import objects
-from gpupack_placement import snapshot
+from gpupack_placement import Cluster, Placement, Policy, load_forecast, policy_named, snapshot
 from gpupack_scheduler.inventory import core_node
 from gpupack_scheduler.ledger.ledger import TIE_SEED
 from gpupack_scheduler.speeds import Speeds
@@ -19,12 +18,12 @@ from gpupack_simulator import Job, Sampling, Settings, Simulator
 Json = dict[str, Any]
 
 
-class InformedPolicy(core.Policy):
+class InformedPolicy(Policy):
     """A policy with a fixed demand forecast, as in an extender that is configured with one."""
 
     def __init__(self, name: str, forecast: Json) -> None:
         self.name = name
-        self._policy = core.policy_named(name).informed(core.load_forecast(forecast))
+        self._policy = policy_named(name).informed(load_forecast(forecast))
         self.prefers_fastest = self._policy.prefers_fastest
 
     def score(self, view, request, rows):
@@ -46,7 +45,7 @@ def snapshot_of(nodes: Iterable[objects.Node], gpu_nodes: Iterable[GpuNode]) -> 
         for name, node in named
         if name in gpus
     ]
-    return snapshot.dump(core.Cluster(joined, tie_seed=TIE_SEED))
+    return snapshot.dump(Cluster(joined, tie_seed=TIE_SEED))
 
 
 def by_simulator(state: Json, jobs: Sequence[Job], policy: str, forecast: Json) -> Outcomes:
@@ -57,7 +56,7 @@ def by_simulator(state: Json, jobs: Sequence[Job], policy: str, forecast: Json) 
     return {each.job.id: _place(each.placements) for each in run.jobs}
 
 
-def _place(placements: Sequence[core.Placement]) -> Assignment | None:
+def _place(placements: Sequence[Placement]) -> Assignment | None:
     if not placements:
         return None
     (placement,) = placements

@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack_apiserver.accounts.claim import Claim, HeldGpu
 from gpupack_apiserver.accounts.inventory import Inventory
 from gpupack_apiserver.accounts.pod_times import bound_at, ended_at
@@ -29,6 +28,7 @@ from gpupack_crds.errors import DevicesAnnotationInvalid
 from gpupack_crds.kinds import GpuNode
 from gpupack_crds.worker_pods import WorkerPod, pods_of, says_shared
 from gpupack_kubeclient import objects
+from gpupack_placement import WHOLE_GPU
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.ledger import claims as ledger_claims
 from gpupack_scheduler.ledger.workers import worker_of
@@ -317,7 +317,7 @@ class ClaimTracker:
         if not isinstance(percent, int):
             return ()
         (whole,) = self._inventory.unnamed(node, {names.GPU: 1})
-        milli = min(max(percent, 0) * MILLI_PER_PERCENT, core.WHOLE_GPU)
+        milli = min(max(percent, 0) * MILLI_PER_PERCENT, WHOLE_GPU)
         return (msgspec.structs.replace(whole, milli=milli, percent=percent),)
 
     def _worker_claim(

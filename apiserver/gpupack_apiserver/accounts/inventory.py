@@ -5,11 +5,21 @@ from collections.abc import Iterable
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack_apiserver.accounts.claim import HeldGpu
 from gpupack_cost import charge_of_grant, model_label
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
+from gpupack_placement import (
+    WHOLE_GPU,
+    Cluster,
+    Device,
+    DeviceUuid,
+    Grant,
+    MiB,
+    MilliGpu,
+    Node,
+    NodeName,
+)
 from gpupack_scheduler.limits import MAX_GPUS
 from gpupack_scheduler.requests.gpu_request import MILLI_PER_PERCENT
 
@@ -17,7 +27,7 @@ from gpupack_scheduler.requests.gpu_request import MILLI_PER_PERCENT
 class Inventory:
     """The nodes of a cluster, which other parts keep up to date."""
 
-    def __init__(self, cluster: core.Cluster) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
     def held(self, node: str, shares: Iterable[DeviceShare]) -> tuple[HeldGpu, ...]:
@@ -49,8 +59,10 @@ class Inventory:
 
     def _held(self, name: str, share: DeviceShare) -> HeldGpu:
         milli = share.percent * MILLI_PER_PERCENT
-        grant = core.Grant(
-            core.DeviceUuid(share.uuid), core.MilliGpu(milli), core.MiB(share.memory_mib)
+        grant = Grant(
+            DeviceUuid(share.uuid),
+            MilliGpu(milli),
+            MiB(share.memory_mib),
         )
         node = self._node(name)
         devices = node.devices if node else ()
@@ -60,14 +72,22 @@ class Inventory:
         counts = charge_of_grant(grant, device, node.devices)
         model = model_label(device.model, device.memory)
         return HeldGpu(
-            share.uuid, min(counts, core.WHOLE_GPU), model, share.percent, share.memory_mib
+            share.uuid,
+            min(counts, WHOLE_GPU),
+            model,
+            share.percent,
+            share.memory_mib,
         )
 
     def _unnamed(self, node: str, resource: str) -> HeldGpu:
-        milli, here, first = core.WHOLE_GPU, self._node(node), self._first(node, resource)
+        milli, here, first = (
+            WHOLE_GPU,
+            self._node(node),
+            self._first(node, resource),
+        )
         if here is not None and first is not None and first.is_slice:
-            grant = core.Grant(first.uuid, core.WHOLE_GPU, first.memory)
-            milli = core.MilliGpu(charge_of_grant(grant, first, here.devices))
+            grant = Grant(first.uuid, WHOLE_GPU, first.memory)
+            milli = MilliGpu(charge_of_grant(grant, first, here.devices))
         return HeldGpu("", milli, self._model(node, resource), resource=resource)
 
     def _model(self, name: str, resource: str) -> str:
@@ -75,12 +95,12 @@ class Inventory:
         first = self._first(name, resource)
         return model_label(first.model, first.memory) if first else ""
 
-    def _first(self, name: str, resource: str) -> core.Device | None:
-        """Return the first GPU of that resource; gpupack's own have no resource name in core."""
+    def _first(self, name: str, resource: str) -> Device | None:
+        """Return the first GPU of that resource; gpupack's own have no resource name there."""
         wanted = "" if resource == names.GPU else resource
         node = self._node(name)
         devices = node.devices if node else ()
         return next((each for each in devices if each.resource == wanted), None)
 
-    def _node(self, name: str) -> core.Node | None:
-        return self.cluster.node(core.NodeName(name))
+    def _node(self, name: str) -> Node | None:
+        return self.cluster.node(NodeName(name))

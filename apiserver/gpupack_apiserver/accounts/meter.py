@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_apiserver.accounts.claim import Claim, HeldGpu
 from gpupack_apiserver.accounts.readings import Readings
 from gpupack_apiserver.accounts.store import CapacityKey, Unheld
 from gpupack_apiserver.accounts.usage_recorder import UsageRecorder
 from gpupack_cost import Amounts, Key, Tariffs, charge_of_grant, hour_of, model_label
+from gpupack_placement import WHOLE_GPU, Cluster, Device, Grant, Node
 
 MAX_GAP_INTERVALS: Final = 3.0
 """Maximum gap between two measurements, in intervals: a longer one is unknown."""
@@ -40,7 +40,7 @@ class Meter:
     def __init__(
         self,
         recorder: UsageRecorder,
-        cluster: core.Cluster,
+        cluster: Cluster,
         readings: Readings,
         *,
         seconds: float,
@@ -122,11 +122,9 @@ class Meter:
                 found[key] = Unheld(*(a + b for a, b in zip(before, added, strict=True)))
         return found
 
-    def _unheld_gpu(
-        self, node: core.Node, device: core.Device, free: int, seconds: float
-    ) -> Unheld:
+    def _unheld_gpu(self, node: Node, device: Device, free: int, seconds: float) -> Unheld:
         is_usable = device.health.takes_work and node.ready and not node.cordoned
-        reading = self._readings.get(node.name, device.uuid) if free == core.WHOLE_GPU else None
+        reading = self._readings.get(node.name, device.uuid) if free == WHOLE_GPU else None
         power = reading.power_watts if reading else None
         return Unheld(
             usable=free * seconds if is_usable else 0.0,
@@ -137,13 +135,13 @@ class Meter:
 
 
 def _free(
-    node: core.Node, by_uuid: Counter[str], by_node: Counter[tuple[str, str]]
-) -> Iterator[tuple[core.Device, str, int]]:
+    node: Node, by_uuid: Counter[str], by_node: Counter[tuple[str, str]]
+) -> Iterator[tuple[Device, str, int]]:
     """Yield milli-GPU of each device that is not held, with the label of its model."""
     for device in node.devices:
         model = model_label(device.model, device.memory)
-        whole = core.Grant(device.uuid, core.WHOLE_GPU, device.memory)
-        milli = min(charge_of_grant(whole, device, node.devices), core.WHOLE_GPU)
+        whole = Grant(device.uuid, WHOLE_GPU, device.memory)
+        milli = min(charge_of_grant(whole, device, node.devices), WHOLE_GPU)
         unnamed = min(by_node[node.name, model], milli)
         by_node[node.name, model] -= unnamed
         yield device, model, max(milli - by_uuid[device.uuid] - unnamed, 0)

@@ -11,7 +11,6 @@ from typing import Any, Final
 from litestar import Litestar, route
 from litestar.datastructures import State
 
-import gpupack_placement as core
 from gpupack.config import GpuConfig
 from gpupack.host.inventory import Gpus
 from gpupack.host.opening import gpus_of, open_host
@@ -32,6 +31,7 @@ from gpupack_httpserver.handshakes import Handshakes
 from gpupack_httpserver.peer_limits import ConnectionLimits
 from gpupack_httpserver.process import essential, serve
 from gpupack_httpserver.server import Server, configured
+from gpupack_placement import policy_named
 from gpupack_scheduler.errors import NotReady
 
 CALLS: Final = (
@@ -84,7 +84,7 @@ def build(settings: HostSettings, config: GpuConfig) -> HostApp:
     gpus = gpus_of(config)
     host = open_host(config, gpus)
     seconds = Config().sample_seconds
-    machine = Machine(host.ledger, core.policy_named(config.this_machine.policy), seconds=seconds)
+    machine = Machine(host.ledger, policy_named(config.this_machine.policy), seconds=seconds)
     history = History(machine.sample, seconds=seconds)
     allocations = AllocationThreads(Reservations(host.folder, host.ledger))
     parts = HostParts(

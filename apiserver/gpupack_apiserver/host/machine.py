@@ -4,12 +4,12 @@
 import asyncio
 import logging
 
-import gpupack_placement as core
 from gpupack.errors import GpupackError
 from gpupack.host.ledger import HostLedger
 from gpupack.host.snapshot import HostSnapshot
 from gpupack_apiserver.history import Sample, sleep_interval
 from gpupack_apiserver.node_views import NodeViews
+from gpupack_placement import Cluster, DecisionError, Policy
 from gpupack_scheduler.errors import NotReady
 
 log = logging.getLogger(__name__)
@@ -26,12 +26,12 @@ class Machine:
         seconds: interval of reads without calls.
     """
 
-    def __init__(self, ledger: HostLedger, policy: core.Policy, *, seconds: float) -> None:
+    def __init__(self, ledger: HostLedger, policy: Policy, *, seconds: float) -> None:
         self._ledger, self._policy, self._seconds = ledger, policy, seconds
         self._read_lock = asyncio.Lock()
         self._missing = NOT_READ
         self._snapshot: HostSnapshot | None = None
-        self.cluster = core.Cluster()
+        self.cluster = Cluster()
         self.views = NodeViews(self)
 
     @property
@@ -51,7 +51,7 @@ class Machine:
         devices = inventory.devices if inventory and inventory.simulated else ()
         return frozenset(str(each.uuid) for each in devices)
 
-    def policy(self) -> core.Policy:
+    def policy(self) -> Policy:
         """Return the policy that chooses the GPU of a share."""
         return self._policy
 
@@ -74,7 +74,7 @@ class Machine:
             try:
                 snapshot = await asyncio.to_thread(self._ledger.snapshot)
                 cluster = snapshot.cluster()
-            except (GpupackError, core.DecisionError) as error:
+            except (GpupackError, DecisionError) as error:
                 self._missing = str(error)
             else:
                 self._missing, self._snapshot = "", snapshot

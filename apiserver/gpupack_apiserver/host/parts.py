@@ -13,7 +13,6 @@ from typing import Final
 from litestar.datastructures import State
 from prometheus_client import CollectorRegistry
 
-import gpupack_placement as core
 from gpupack.backend import Patience
 from gpupack.host.record import Record, placement_of
 from gpupack.host.reservations import Reservations, reservations
@@ -28,6 +27,7 @@ from gpupack_apiserver.placed_process import PlacedProcess, visible_share
 from gpupack_apiserver.routes.parts import Call, Plan, WorkerRef, caller_of
 from gpupack_httpserver.errors import Denied
 from gpupack_httpserver.user import User
+from gpupack_placement import DeviceUuid, Gang, plan_gang
 from gpupack_scheduler.ledger import claims
 
 NAMESPACE: Final = "this-machine"
@@ -105,9 +105,9 @@ class HostParts:
         await self.model.read()
         return OWNER
 
-    async def plan(self, _: User, gang: core.Gang) -> Plan:
+    async def plan(self, _: User, gang: Gang) -> Plan:
         """Return where a gang would be placed now: on one node at once, however many workers."""
-        return core.plan_gang(self.model.cluster, gang, self.model.policy())
+        return plan_gang(self.model.cluster, gang, self.model.policy())
 
     async def find_process(self, call: Call, worker: WorkerRef) -> PlacedProcess:
         """Return a process of an allocation; raises Denied, NotReady, Missing, SetupInvalid."""
@@ -131,7 +131,7 @@ class HostParts:
             raise no_allocation(namespace, name)
         return found
 
-    def indices(self) -> dict[core.DeviceUuid, int]:
+    def indices(self) -> dict[DeviceUuid, int]:
         """Return indices of this machine's GPUs at the last read; raises NotReady."""
         return {each.uuid: each.index for each in self.model.snapshot.inventory.devices}
 

@@ -4,13 +4,13 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import gpupack_placement as core
 from gpupack_apiserver.readings.agent_pods import SELECTOR, AgentPods
 from gpupack_apiserver.readings.agent_poller import AgentPoller
 from gpupack_apiserver.settings import ReadingSettings
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.reflector import Reflector
 from gpupack_kubeclient.resources import PODS
+from gpupack_placement import Cluster
 
 
 class ReadingParts(NamedTuple):
@@ -23,9 +23,7 @@ class ReadingParts(NamedTuple):
     reflectors: Mapping[str, Reflector[Any]] = {}
 
 
-def build_readings(
-    settings: ReadingSettings | None, api: Api, cluster: core.Cluster
-) -> ReadingParts:
+def build_readings(settings: ReadingSettings | None, api: Api, cluster: Cluster) -> ReadingParts:
     """Return a reader of the agents on a cluster's nodes."""
     if settings is None:
         return ReadingParts()

@@ -9,13 +9,13 @@ from litestar import get
 from litestar.datastructures import State
 from litestar.params import QueryParameter
 
-import gpupack_placement as core
 from gpupack_apiserver import problems
 from gpupack_apiserver.errors import CallInvalid
 from gpupack_apiserver.history import Sample
 from gpupack_apiserver.node_views import NodeView, Totals
 from gpupack_apiserver.patterns import MODEL
 from gpupack_apiserver.routes.parts import PREFIX, Call, shared_parts_of
+from gpupack_placement import Invalid, matches_model, require_model
 
 MAX_LISTED: Final = 5000
 
@@ -170,14 +170,13 @@ def _require_model(gpu_type: str) -> None:
     if not gpu_type:
         return
     try:
-        core.require_model(gpu_type)
-    except core.Invalid as error:
+        require_model(gpu_type)
+    except Invalid as error:
         raise CallInvalid("gpu_type", gpu_type, f"name a model such as V100 ({error})") from error
 
 
 def _has(node: NodeView, gpu_type: str, memory_gb: float) -> bool:
     return any(
-        each.memory_gb >= memory_gb
-        and (not gpu_type or core.matches_model(gpu_type, each.gpu_type))
+        each.memory_gb >= memory_gb and (not gpu_type or matches_model(gpu_type, each.gpu_type))
         for each in node.devices
     )

@@ -9,7 +9,6 @@ from litestar import Request
 from litestar.datastructures import State
 from prometheus_client import CollectorRegistry
 
-import gpupack_placement as core
 from gpupack_apiserver.config import ConfigFile
 from gpupack_apiserver.errors import Missing, TokenNeeded
 from gpupack_apiserver.events.feed import Feed
@@ -28,6 +27,7 @@ from gpupack_httpserver.access import Caller
 from gpupack_httpserver.connections import certificate_of
 from gpupack_httpserver.user import User
 from gpupack_kubeclient.client import Api
+from gpupack_placement import Cluster, Gang, Placement, Refusal, plan_gang
 
 PREFIX = "/api/v1/gpu"
 
@@ -37,7 +37,7 @@ TOKEN_HEADER: Final = "Gpupack-Authorization"  # noqa: S105 - the name of a head
 MAX_DIRECT_WORKERS: Final = 64
 """Maximum workers placed directly, in some milliseconds among 5,000 nodes; more use a thread."""
 
-Plan = tuple[core.Placement, ...] | core.Refusal
+Plan = tuple[Placement, ...] | Refusal
 
 Call = Request[Any, Any, State]
 
@@ -54,7 +54,7 @@ class Model(Protocol):
     """A source of nodes."""
 
     @property
-    def cluster(self) -> core.Cluster:
+    def cluster(self) -> Cluster:
         """Nodes, with what is held of them."""
 
     def missing(self) -> str:
@@ -89,7 +89,7 @@ class SharedParts(Protocol):
     async def require_viewer(self, call: Call) -> User:
         """Return a caller that may see all nodes; raises Denied, NotReady, KubeError."""
 
-    async def plan(self, user: User, gang: core.Gang) -> Plan:
+    async def plan(self, user: User, gang: Gang) -> Plan:
         """Return where a gang would be placed now; raises Denied."""
 
     async def find_process(self, call: Call, worker: WorkerRef) -> PlacedProcess:
@@ -141,13 +141,13 @@ class Parts:
             raise Missing(f"there is no GPUJob {namespace}/{name}")
         return user, job
 
-    async def plan(self, user: User, gang: core.Gang) -> Plan:
+    async def plan(self, user: User, gang: Gang) -> Plan:
         """Return where a gang would be placed now; raises Denied after too many questions."""
         cluster, policy = self.model.cluster, self.model.policy()
         if gang.workers <= MAX_DIRECT_WORKERS:
-            return core.plan_gang(cluster, gang, policy)
+            return plan_gang(cluster, gang, policy)
         return await self.questions.answer_on_cluster(
-            user, cluster, lambda copy: core.plan_gang(copy, gang, policy)
+            user, cluster, lambda copy: plan_gang(copy, gang, policy)
         )
 
     async def find_process(self, call: Call, worker: WorkerRef) -> PlacedProcess:

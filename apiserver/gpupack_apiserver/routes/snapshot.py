@@ -7,9 +7,9 @@ from typing import Any, Final
 from litestar import get
 from litestar.datastructures import State
 
-import gpupack_placement as core
 from gpupack_apiserver import problems
 from gpupack_apiserver.routes.parts import PREFIX, Call, caller_of, parts_of
+from gpupack_placement import dump
 
 _ONE_AT_A_TIME: Final = asyncio.Lock()
 """One snapshot at a time: for a large cluster it takes some tens of MiB for a moment."""
@@ -25,4 +25,4 @@ async def snapshot(request: Call, state: State) -> dict[str, Any]:
     await parts.authenticate(request)
     await parts.rights.require_path(caller_of(request), "/snapshot")
     async with _ONE_AT_A_TIME:
-        return await asyncio.to_thread(core.dump, parts.model.ledger.cluster.fork())
+        return await asyncio.to_thread(dump, parts.model.ledger.cluster.fork())

@@ -12,13 +12,13 @@ from litestar import post
 from litestar.datastructures import State
 from litestar.params import Body
 
-import gpupack_placement as core
 from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB
 from gpupack_apiserver import problems
 from gpupack_apiserver.errors import CallInvalid
 from gpupack_apiserver.patterns import MODEL
 from gpupack_apiserver.routes.parts import PREFIX, Call, shared_parts_of
 from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
+from gpupack_placement import Cluster, Gang, Invalid, MiB, Refusal, Request, require_model
 
 
 class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,8 +70,8 @@ async def validate(request: Call, state: State, data: TrainingBody) -> Validatio
     user = await parts.require_viewer(request)
     gang = gang_of(data, parts.model.cluster)
     found = await parts.plan(user, gang)
-    refusal = found if isinstance(found, core.Refusal) else None
-    places = () if isinstance(found, core.Refusal) else found
+    refusal = found if isinstance(found, Refusal) else None
+    places = () if isinstance(found, Refusal) else found
     return Validation(
         valid=refusal is None or not refusal.never,
         fits_now=refusal is None,
@@ -82,7 +82,7 @@ async def validate(request: Call, state: State, data: TrainingBody) -> Validatio
     )
 
 
-def gang_of(training: Training, cluster: core.Cluster) -> core.Gang:
+def gang_of(training: Training, cluster: Cluster) -> Gang:
     """Return a gang with as few workers as the largest node allows, all equal."""
     max_gpus = max((len(node.devices) for node in cluster.nodes()), default=0) or 1
     per_worker = training.gpu_count
@@ -93,9 +93,9 @@ def gang_of(training: Training, cluster: core.Cluster) -> core.Gang:
     models = (training.gpu_type,) if training.gpu_type.strip() else ()
     try:
         for model in models:
-            core.require_model(model)
-        request = core.Request(gpus=per_worker, models=models, min_memory=core.MiB(memory))
-    except core.Invalid as error:
+            require_model(model)
+        request = Request(gpus=per_worker, models=models, min_memory=MiB(memory))
+    except Invalid as error:
         raise CallInvalid(
             "gpu_type", training.gpu_type, f"name a model such as V100 ({error})"
         ) from error
@@ -103,4 +103,4 @@ def gang_of(training: Training, cluster: core.Cluster) -> core.Gang:
     if workers > MAX_WORKERS:
         fix = f"use a number that at most {MAX_WORKERS} equal workers can have: not {workers}"
         raise CallInvalid("gpu_count", training.gpu_count, fix)
-    return core.Gang(request=request, workers=workers)
+    return Gang(request=request, workers=workers)

@@ -12,7 +12,6 @@ from litestar import post
 from litestar.datastructures import State
 from litestar.params import Body
 
-import gpupack_placement as core
 from gpupack_apiserver import problems
 from gpupack_apiserver.errors import CallInvalid, TokenNeeded
 from gpupack_apiserver.hypothetical_job import NotQueued, build_request, parse_checked_job
@@ -30,6 +29,7 @@ from gpupack_crds.dry_run import JudgedJob, judged
 from gpupack_crds.gpujob import PolicyName
 from gpupack_crds.gpuquota import GpuQuotaSpec
 from gpupack_httpserver.user import User
+from gpupack_placement import DEFAULT_POLICY, NodeName
 from gpupack_placement.policies import DEFAULT
 from gpupack_queue import Never
 from gpupack_scheduler.ledger import claims
@@ -135,7 +135,7 @@ async def what_if(request: Call, state: State, data: WhatIfBody) -> Outcome:
     job_request = build_request(
         job,
         namespace=data.namespace,
-        policy=core.DEFAULT_POLICY if data.policy == DEFAULT else data.policy,
+        policy=DEFAULT_POLICY if data.policy == DEFAULT else data.policy,
         priority_of=lambda spec: classes.resolve(
             name=spec.priority_class_name, number=spec.priority
         ),
@@ -181,14 +181,14 @@ async def _require_visible(parts: Parts, user: User, question: WhatIf) -> None:
                 field = f"quotas[{number}].spec.gpus[{at}].lendingLimit"
                 raise CallInvalid(field, lent, f"set it to no more than nominal, {limit.nominal}")
     for number, name in enumerate(question.without_nodes):
-        if core.NodeName(name) not in parts.model.ledger.cluster:
+        if NodeName(name) not in parts.model.ledger.cluster:
             raise CallInvalid(f"without_nodes[{number}]", name, "there is no such node with GPUs")
 
 
 async def _answer(parts: Parts, user: User, job_request: GangRequest, question: WhatIf) -> Answer:
     model = parts.model
     changes = Changes(
-        without_nodes=tuple(map(core.NodeName, question.without_nodes)),
+        without_nodes=tuple(map(NodeName, question.without_nodes)),
         quotas={each.namespace: each.spec for each in question.quotas},
     )
     return await parts.questions.answer(

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-import gpupack_placement as core
 from gpupack.allocation import Allocation
 from gpupack.backend import Patience, Workload
 from gpupack.errors import NothingHeld, Unsupported
@@ -25,6 +24,7 @@ from gpupack.views import (
     Validation,
     WorkerGpus,
 )
+from gpupack_placement import Placement, Refusal, matches_model
 
 
 class HostBackend:
@@ -73,7 +73,7 @@ class HostBackend:
         node = _node_status(self._ledger.snapshot())
         fits = any(
             each.memory_gb >= min_memory_gb
-            and (not gpu_type or core.matches_model(gpu_type, each.gpu_type))
+            and (not gpu_type or matches_model(gpu_type, each.gpu_type))
             for each in node.devices
         )
         return [node] if fits else []
@@ -82,16 +82,14 @@ class HostBackend:
         """Return whether the request can fit, and whether it fits now; ignore waiting processes."""
         snapshot = self._ledger.snapshot()
         decision = self._ledger.decide(snapshot, config)
-        fits = isinstance(decision, core.Placement)
+        fits = isinstance(decision, Placement)
         return Validation(
-            valid=fits or (isinstance(decision, core.Refusal) and not decision.never),
+            valid=fits or (isinstance(decision, Refusal) and not decision.never),
             fits_now=fits,
             workers=1,
             gpus_per_worker=0 if config.is_share else config.gpu_count,
             nodes=(str(snapshot.node),) if fits else (),
-            message=""
-            if isinstance(decision, core.Placement)
-            else refusal_text(snapshot, decision),
+            message="" if isinstance(decision, Placement) else refusal_text(snapshot, decision),
         )
 
     def allocate(self, config: TrainingGPUConfig, patience: Patience) -> Allocation:
@@ -144,7 +142,7 @@ class HostBackend:
         self._gpus.close()
 
 
-def environment_of(placement: core.Placement, *, simulated: bool) -> dict[str, str]:
+def environment_of(placement: Placement, *, simulated: bool) -> dict[str, str]:
     """Return the variables of a gpupack container, and those that CUDA reads."""
     first, uuids = placement.devices[0], ",".join(each.uuid for each in placement.devices)
     return {

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-import gpupack_placement as core
 from gpupack.errors import ConfigInvalid
 from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB
 from gpupack.views import SIMULATED_UUID
+from gpupack_placement import Device, DeviceUuid, MiB, matches_model
 
 MAX_SHARES: Final = 20
 """Maximum shares of one GPU, as in a cluster."""
@@ -31,7 +31,7 @@ class Inventory:
         missing: why there are no GPUs.
     """
 
-    devices: tuple[core.Device, ...]
+    devices: tuple[Device, ...]
     simulated: bool = False
     users: Mapping[str, frozenset[int]] = field(default_factory=dict)
     missing: str = ""
@@ -69,15 +69,15 @@ class SimulatedGpus:
                 f"simulated GPUs: {text!r}; write a number from 1 to {MAX_SIMULATED}, x and "
                 "one model, such as 8xH100"
             )
-        known = (gb for model, gb in memory_gb.items() if core.matches_model(model, found[2]))
+        known = (gb for model, gb in memory_gb.items() if matches_model(model, found[2]))
         memory = next(known, UNKNOWN_MEMORY_GB) * BYTES_PER_GB / BYTES_PER_MIB
         self._inventory = Inventory(
             devices=tuple(
-                core.Device(
-                    uuid=core.DeviceUuid(f"{SIMULATED_UUID}{index}"),
+                Device(
+                    uuid=DeviceUuid(f"{SIMULATED_UUID}{index}"),
                     index=index,
                     model=found[2],
-                    memory=core.MiB(round(memory)),
+                    memory=MiB(round(memory)),
                     clique=0,
                     max_shares=MAX_SHARES,
                 )

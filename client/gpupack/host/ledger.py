@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-import gpupack_placement as core
 from gpupack.backend import Patience
 from gpupack.errors import NotEnoughGpus
 from gpupack.host.folder import HostFolder
@@ -25,6 +24,7 @@ from gpupack.host.locked_file import LockedFile
 from gpupack.host.record import Record, holding_record, printable, waiting_record
 from gpupack.host.snapshot import HostSnapshot, request_of, request_text, waiting_before
 from gpupack.training_config import TrainingGPUConfig
+from gpupack_placement import NodeName, Placement, Policy, Refusal, decide
 
 FIRST_PAUSE_SECONDS: Final = 0.02
 PAUSE_GROWTH: Final = 1.2
@@ -43,7 +43,7 @@ class HeldPlacement:
     """The placement that this process now holds, and the snapshot from before."""
 
     file: LockedFile
-    placement: core.Placement
+    placement: Placement
     snapshot: HostSnapshot
 
 
@@ -58,7 +58,12 @@ class HostLedger:
     """
 
     def __init__(
-        self, folder: HostFolder, gpus: Gpus, *, node: core.NodeName, policy: core.Policy
+        self,
+        folder: HostFolder,
+        gpus: Gpus,
+        *,
+        node: NodeName,
+        policy: Policy,
     ) -> None:
         self._folder, self._gpus = folder, gpus
         self._node, self._policy = node, policy
@@ -74,11 +79,9 @@ class HostLedger:
         with self._folder.locked():
             return self._read_snapshot(inventory)
 
-    def decide(
-        self, snapshot: HostSnapshot, config: TrainingGPUConfig
-    ) -> core.Placement | core.Refusal:
+    def decide(self, snapshot: HostSnapshot, config: TrainingGPUConfig) -> Placement | Refusal:
         """Return placement's decision, without regard to waiting processes."""
-        return core.decide(snapshot.cluster(), request_of(config), self._policy)
+        return decide(snapshot.cluster(), request_of(config), self._policy)
 
     def acquire(self, config: TrainingGPUConfig, patience: Patience) -> HeldPlacement:
         """Hold GPUs, or wait for them.
@@ -133,7 +136,7 @@ class HostLedger:
             why = _waiting_text(list(ahead.values())) if ahead else ""
             if not ahead:
                 decision = self.decide(snapshot, config)
-                if isinstance(decision, core.Placement):
+                if isinstance(decision, Placement):
                     file = self._folder.add(holding_record(decision, request_text(config)))
                     return HeldPlacement(file, decision, snapshot)
                 why = _refusal_with_holders(snapshot, decision)
@@ -146,8 +149,8 @@ class HostLedger:
     def _require_possible(self, config: TrainingGPUConfig, inventory: Inventory) -> None:
         """Refuse an impossible request, before the ledger is locked: a full reason takes time."""
         snapshot = HostSnapshot(self._node, inventory, {}, os.getpid())
-        decision = core.decide(snapshot.empty_cluster(), request_of(config), self._policy)
-        if isinstance(decision, core.Refusal):
+        decision = decide(snapshot.empty_cluster(), request_of(config), self._policy)
+        if isinstance(decision, Refusal):
             raise NotEnoughGpus(refusal_text(snapshot, decision), never=True)
 
     def _read_snapshot(self, inventory: Inventory) -> HostSnapshot:
@@ -168,7 +171,7 @@ def _sleep(seconds: float, until: float, patience: Patience, why: str) -> None:
         raise NotEnoughGpus(why)
 
 
-def refusal_text(snapshot: HostSnapshot, refusal: core.Refusal) -> str:
+def refusal_text(snapshot: HostSnapshot, refusal: Refusal) -> str:
     """Return why the request does not fit, for users."""
     parts = [refusal.message, snapshot.describe_other_users()]
     if snapshot.inventory.missing:
@@ -179,7 +182,7 @@ def refusal_text(snapshot: HostSnapshot, refusal: core.Refusal) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _refusal_with_holders(snapshot: HostSnapshot, refusal: core.Refusal) -> str:
+def _refusal_with_holders(snapshot: HostSnapshot, refusal: Refusal) -> str:
     holders = [each for each in snapshot.records.values() if each.kind == "holds"]
     parts = [refusal_text(snapshot, refusal)]
     parts += [

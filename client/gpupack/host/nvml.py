@@ -11,11 +11,11 @@ import threading
 from concurrent.futures import Future
 from typing import Any, Final
 
-import gpupack_placement as core
 from gpupack.errors import InventoryUnavailable
 from gpupack.host.inventory import MAX_SHARES, Inventory
 from gpupack.training_config import BYTES_PER_MIB
 from gpupack_devices.cliques import connected_groups
+from gpupack_placement import Device, DeviceUuid, MiB
 
 log = logging.getLogger(__name__)
 
@@ -90,13 +90,13 @@ class NvmlGpus:
         missing = "" if devices else "the NVIDIA driver lists no GPU without MIG"
         return Inventory(tuple(devices), users=users, missing=missing)
 
-    def _device(self, index: int, handle: Any, clique: int | None) -> core.Device:
+    def _device(self, index: int, handle: Any, clique: int | None) -> Device:
         nvml = self._nvml
-        return core.Device(
-            uuid=core.DeviceUuid(nvml.nvmlDeviceGetUUID(handle)),
+        return Device(
+            uuid=DeviceUuid(nvml.nvmlDeviceGetUUID(handle)),
             index=index,
             model=nvml.nvmlDeviceGetName(handle),
-            memory=core.MiB(nvml.nvmlDeviceGetMemoryInfo(handle).total // BYTES_PER_MIB),
+            memory=MiB(nvml.nvmlDeviceGetMemoryInfo(handle).total // BYTES_PER_MIB),
             clique=clique,
             max_shares=MAX_SHARES,
         )

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import pynvml
 
-import gpupack_placement as core
 from gpupack.config import GpuConfig
 from gpupack.host.folder import HostFolder, default_folder
 from gpupack.host.inventory import Gpus, SimulatedGpus
 from gpupack.host.ledger import HostLedger
 from gpupack.host.nvml import NvmlGpus
+from gpupack_placement import NodeName, policy_named
 
 
 class Host(NamedTuple):
@@ -36,6 +36,6 @@ def gpus_of(config: GpuConfig) -> Gpus:
 def open_host(config: GpuConfig, gpus: Gpus) -> Host:
     """Open the ledger; read and write nothing yet."""
     folder = HostFolder(Path(config.this_machine.folder or default_folder()).expanduser())
-    policy = core.policy_named(config.this_machine.policy)
-    node = core.NodeName(socket.gethostname())
+    policy = policy_named(config.this_machine.policy)
+    node = NodeName(socket.gethostname())
     return Host(gpus, folder, HostLedger(folder, gpus, node=node, policy=policy))

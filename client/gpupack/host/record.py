@@ -14,8 +14,8 @@ from typing import Final, Literal
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack.host.process_id import ProcessId, boot_id, this_process
+from gpupack_placement import DeviceUuid, Grant, Invalid, MiB, MilliGpu, NodeName, Placement
 
 SCHEMA: Final = 1
 MAX_COMMAND_CHARACTERS: Final = 120
@@ -93,15 +93,15 @@ def decode_record(content: bytes) -> Record:
     """
     try:
         record = msgspec.json.decode(content, type=Record)
-        placement_of(record, core.NodeName("any"))
-    except (msgspec.MsgspecError, UnicodeDecodeError, core.Invalid) as error:
+        placement_of(record, NodeName("any"))
+    except (msgspec.MsgspecError, UnicodeDecodeError, Invalid) as error:
         raise ValueError(str(error)) from error
     if record.kind == "holds" and not record.devices:
         raise ValueError("it holds nothing")
     return record
 
 
-def holding_record(placement: core.Placement, request: str) -> Record:
+def holding_record(placement: Placement, request: str) -> Record:
     """Return the record of what this process holds."""
     devices = (HeldDevice(each.uuid, each.milli, each.memory) for each in placement.devices)
     return _own_record("holds", request, devices=tuple(devices))
@@ -122,17 +122,17 @@ def uptime_seconds() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def placement_of(record: Record, node: core.NodeName) -> core.Placement:
+def placement_of(record: Record, node: NodeName) -> Placement:
     """Return what a record holds as a Placement.
 
     Raises:
         InvalidPlacement: no decision can have made it.
     """
     grants = (
-        core.Grant(core.DeviceUuid(each.uuid), core.MilliGpu(each.milli), core.MiB(each.memory_mib))
+        Grant(DeviceUuid(each.uuid), MilliGpu(each.milli), MiB(each.memory_mib))
         for each in record.devices
     )
-    return core.Placement(node, tuple(grants))
+    return Placement(node, tuple(grants))
 
 
 def _own_record(

@@ -5,12 +5,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import gpupack_placement as core
 from gpupack.host.inventory import Inventory
 from gpupack.host.record import Record, placement_of
 from gpupack.training_config import PERCENT, TrainingGPUConfig
+from gpupack_placement import (
+    WHOLE_GPU,
+    Cluster,
+    Device,
+    Grant,
+    Holder,
+    MiB,
+    MilliGpu,
+    Node,
+    NodeName,
+    Placement,
+    Request,
+    Share,
+)
 
-MILLI_PER_PERCENT: Final = core.WHOLE_GPU // PERCENT
+MILLI_PER_PERCENT: Final = WHOLE_GPU // PERCENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,27 +37,27 @@ class HostSnapshot:
         self_pid: PID of this process, whose own use of a GPU does not count.
     """
 
-    node: core.NodeName
+    node: NodeName
     inventory: Inventory
     records: Mapping[str, Record]
     self_pid: int
 
-    def cluster(self) -> core.Cluster:
+    def cluster(self) -> Cluster:
         """Return a cluster with all GPUs that are held, or used by processes with no allocation."""
         cluster = self.empty_cluster()
         for name, record in self.records.items():
             if record.kind == "holds":
-                cluster.adopt(core.Holder(name), placement_of(record, self.node))
+                cluster.adopt(Holder(name), placement_of(record, self.node))
         for device in self.used_without_holder():
-            grant = core.Grant(device.uuid, core.WHOLE_GPU, device.memory)
-            cluster.adopt(core.Holder(f"used-{device.uuid}"), core.Placement(self.node, (grant,)))
+            grant = Grant(device.uuid, WHOLE_GPU, device.memory)
+            cluster.adopt(Holder(f"used-{device.uuid}"), Placement(self.node, (grant,)))
         return cluster
 
-    def empty_cluster(self) -> core.Cluster:
+    def empty_cluster(self) -> Cluster:
         """Return a cluster in which nothing is held or used."""
-        return core.Cluster([core.Node(self.node, self.inventory.devices)])
+        return Cluster([Node(self.node, self.inventory.devices)])
 
-    def used_without_holder(self) -> tuple[core.Device, ...]:
+    def used_without_holder(self) -> tuple[Device, ...]:
         """Return GPUs without a holder that a process uses.
 
         One example is a child that outlived its parent. On a GPU with a holder, other processes
@@ -70,7 +83,7 @@ class HostSnapshot:
         )
         return "; ".join(texts)
 
-    def _other_users(self, device: core.Device) -> frozenset[int]:
+    def _other_users(self, device: Device) -> frozenset[int]:
         return self.inventory.users.get(device.uuid, frozenset()) - {self.self_pid}
 
 
@@ -83,16 +96,14 @@ def waiting_before(records: Mapping[str, Record], turn: int | None) -> dict[str,
     }
 
 
-def request_of(config: TrainingGPUConfig) -> core.Request:
+def request_of(config: TrainingGPUConfig) -> Request:
     """Return the request for placement: whole GPUs, or a share of one."""
     models = (config.gpu_type,) if config.gpu_type else ()
     if config.is_share:
-        milli = core.MilliGpu(config.percent * MILLI_PER_PERCENT)
-        share = core.Share(milli, core.MiB(config.memory_mib))
-        return core.Request(share=share, models=models)
-    return core.Request(
-        gpus=config.gpu_count, models=models, min_memory=core.MiB(config.memory_mib)
-    )
+        milli = MilliGpu(config.percent * MILLI_PER_PERCENT)
+        share = Share(milli, MiB(config.memory_mib))
+        return Request(share=share, models=models)
+    return Request(gpus=config.gpu_count, models=models, min_memory=MiB(config.memory_mib))
 
 
 def request_text(config: TrainingGPUConfig) -> str:

@@ -11,13 +11,13 @@ from typing import Final
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack_crds.demand_forecast import DemandForecast
 from gpupack_crds.kinds import GPUCOHORTS, status_body
 from gpupack_extender.looking import look_forever
 from gpupack_extender.queueing import cluster_cohort
 from gpupack_kubeclient import errors
 from gpupack_kubeclient.client import Api
+from gpupack_placement import DemandLearner, Request
 from gpupack_scheduler import published_forecast
 from gpupack_scheduler.queueing.quotas import QuotaStores
 
@@ -41,9 +41,9 @@ class ForecastWriter:
         self,
         api: Api,
         stores: QuotaStores,
-        learner: core.DemandLearner,
+        learner: DemandLearner,
         *,
-        can_serve: Callable[[core.Request], bool],
+        can_serve: Callable[[Request], bool],
         decides: Callable[[], bool],
     ) -> None:
         self._api, self._stores, self._learner = api, stores, learner

@@ -8,9 +8,9 @@ import asyncio
 import logging
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_extender.queueing.queue_metrics import QueueMetrics
 from gpupack_extender.readiness import Readiness
+from gpupack_placement import LedgerConflict
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.queueing.admissions import Admissions
 from gpupack_scheduler.queueing.quotas import QuotaStores
@@ -65,7 +65,7 @@ class QueueRunner:
         """
         try:
             self._step()
-        except core.LedgerConflict:
+        except LedgerConflict:
             log.exception("the queue restarts")
             self._admissions.restart()
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger, the requests and the queue: decisions without writes.
 
-    API server ─ watches ─► ledger.stores ─► ledger ─► core.Cluster
-    pods, GPUJobs ─► asks ─► core.Request ─┐
+    API server ─ watches ─► ledger.stores ─► ledger ─► Cluster
+    pods, GPUJobs ─► asks ─► Request ─┐
     GPUQuotas ─► queueing.quotas ──────────┼─► queueing.admissions ─► core.queueing ─► places
                                            └─► planning: the answer to one plan call
 

@@ -7,10 +7,18 @@ from typing import Any, Final
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_crds.acceptance import Acceptance, parse_acceptance
 from gpupack_kubeclient.environment import Environment, SettingsInvalid
+from gpupack_placement import (
+    DEFAULT_POLICY,
+    POLICIES,
+    DemandForecast,
+    InvalidSnapshot,
+    UnknownPolicy,
+    load_forecast,
+    policy_named,
+)
 from gpupack_scheduler.queueing.settings import QueueSettings
 
 MAX_SECONDS: Final = 3600.0
@@ -31,9 +39,9 @@ class Decisions:
 
     mode: Mode = Mode.DECISIVE
     """GPUPACK_MODE: the component that chooses the node of a pod without a plan."""
-    policy: str = core.DEFAULT_POLICY
+    policy: str = DEFAULT_POLICY
     """GPUPACK_POLICY: the placement policy where a job names none."""
-    demand_forecast: core.DemandForecast | None = None
+    demand_forecast: DemandForecast | None = None
     """GPUPACK_DEMAND_FORECAST, JSON as in demand_forecast_document.py. If absent, it is learned."""
     plan_hold_seconds: float = 10.0
     """GPUPACK_PLAN_HOLD_SECONDS: the time within which the operator writes a plan into the GPUJob,
@@ -69,7 +77,7 @@ class Decisions:
         return cls(
             mode=environment.choice("GPUPACK_MODE", Mode, Mode.DECISIVE),
             policy=environment.parsed(
-                "GPUPACK_POLICY", _policy, core.DEFAULT_POLICY, f"one of {', '.join(core.POLICIES)}"
+                "GPUPACK_POLICY", _policy, DEFAULT_POLICY, f"one of {', '.join(POLICIES)}"
             ),
             demand_forecast=environment.parsed(
                 "GPUPACK_DEMAND_FORECAST",
@@ -98,8 +106,8 @@ class Decisions:
 
 def _policy(text: str) -> str:
     try:
-        core.policy_named(text)
-    except core.UnknownPolicy as error:
+        policy_named(text)
+    except UnknownPolicy as error:
         raise ValueError(text) from error
     return text
 
@@ -111,8 +119,8 @@ def _queue(text: str) -> QueueSettings:
         raise SettingsInvalid(f"GPUPACK_QUEUE is not valid: {error}") from error
 
 
-def _forecast(text: str) -> core.DemandForecast:
+def _forecast(text: str) -> DemandForecast:
     try:
-        return core.load_forecast(msgspec.json.decode(text, type=dict[str, Any]))
-    except (msgspec.MsgspecError, core.InvalidSnapshot) as error:
+        return load_forecast(msgspec.json.decode(text, type=dict[str, Any]))
+    except (msgspec.MsgspecError, InvalidSnapshot) as error:
         raise SettingsInvalid(f"GPUPACK_DEMAND_FORECAST is not valid: {error}") from error

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_crds import names, quantity
 from gpupack_crds.acceptance import Acceptance
 from gpupack_crds.devices import BYTES_PER_MIB
@@ -15,6 +14,23 @@ from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpunode import GpuDevice, Phase
 from gpupack_crds.kinds import GpuNode
 from gpupack_kubeclient import objects
+from gpupack_placement import (
+    MAX_AMOUNT,
+    REPLICA,
+    USUAL_SPEED,
+    Amounts,
+    Device,
+    DeviceUuid,
+    Effect,
+    Health,
+    Invalid,
+    MiB,
+    MilliCpu,
+    Node,
+    NodeName,
+    Taint,
+    amounts,
+)
 from gpupack_scheduler.errors import InventoryInvalid
 from gpupack_scheduler.gpu_replicas import replicas_of_a_gpu
 from gpupack_scheduler.limits import MAX_GPU_MEMORY, MAX_GPUS, MAX_PODS, believed
@@ -30,10 +46,10 @@ _UNKNOWN = ("unknown", 1)
 """Model and MiB of GPUs that gpupack's agent cannot see."""
 
 _HEALTH = {
-    "Healthy": core.Health.HEALTHY,
-    "Degraded": core.Health.DEGRADED,
-    "Cordoned": core.Health.CORDONED,
-    "Failed": core.Health.FAILED,
+    "Healthy": Health.HEALTHY,
+    "Degraded": Health.DEGRADED,
+    "Cordoned": Health.CORDONED,
+    "Failed": Health.FAILED,
 }
 
 
@@ -44,7 +60,7 @@ def core_node(
     acceptance: Acceptance | None = None,
     *,
     speeds: Mapping[str, int] = MappingProxyType({}),
-) -> core.Node:
+) -> Node:
     """Join the Node and the GPUNode of a node; `speeds`: as in Speeds, per mille by UUID.
 
     Raises:
@@ -55,11 +71,11 @@ def core_node(
     resources = _observed(gpus, observed)
     try:
         memory = quantity.whole(allocatable.get("memory", 0)) // BYTES_PER_MIB
-        return core.Node(
-            name=core.NodeName(node.metadata.name),
+        return Node(
+            name=NodeName(node.metadata.name),
             devices=_counted_as_decided(node, gpus, resources, acceptance, speeds),
-            cpu=core.MilliCpu(believed(quantity.milli_cpu(allocatable.get("cpu", 0)))),
-            memory=core.MiB(believed(memory)),
+            cpu=MilliCpu(believed(quantity.milli_cpu(allocatable.get("cpu", 0)))),
+            memory=MiB(believed(memory)),
             pods=min(quantity.count(allocatable.get("pods", 0)), MAX_PODS),
             extended=_extended(allocatable, {*observed, *gpus.status.resources}),
             labels=node.metadata.labels,
@@ -67,16 +83,16 @@ def core_node(
             ready=_is_ready(node) and _hands_out_tickets(node, gpus, resources),
             cordoned=node.spec.unschedulable,
         )
-    except (core.Invalid, QuantityInvalid, ValueError, ArithmeticError) as error:
+    except (Invalid, QuantityInvalid, ValueError, ArithmeticError) as error:
         raise InventoryInvalid(f"its inventory is wrong: {error}") from error
 
 
-def _extended(allocatable: Mapping[str, str | int], gpu_resources: set[str]) -> core.Amounts:
+def _extended(allocatable: Mapping[str, str | int], gpu_resources: set[str]) -> Amounts:
     """Return the resources that are counted by name; at most 1 less than the maximum of a pod."""
     there = (name for name in sorted(allocatable) if is_extended(name, gpu_resources))
-    return core.amounts(
+    return amounts(
         {
-            name: min(quantity.whole(allocatable[name]), core.MAX_AMOUNT - 1)
+            name: min(quantity.whole(allocatable[name]), MAX_AMOUNT - 1)
             for name in itertools.islice(there, MAX_NAMES_PER_NODE)
         }
     )
@@ -88,7 +104,7 @@ def _counted_as_decided(
     resources: tuple[str, ...],
     acceptance: Acceptance | None,
     speeds: Mapping[str, int],
-) -> tuple[core.Device, ...]:
+) -> tuple[Device, ...]:
     if resources:
         return _decided(_counted(node, gpus, resources), gpus, {})
     phases = _phases(gpus, acceptance)
@@ -111,8 +127,8 @@ def _phases(gpus: GpuNode, acceptance: Acceptance | None) -> Mapping[str, Phase]
 
 
 def _decided(
-    devices: tuple[core.Device, ...], gpus: GpuNode, phases: Mapping[str, Phase]
-) -> tuple[core.Device, ...]:
+    devices: tuple[Device, ...], gpus: GpuNode, phases: Mapping[str, Phase]
+) -> tuple[Device, ...]:
     """Apply maintenance and phases to the health of devices that have not failed.
 
     Slices that are about to be replaced by others are in maintenance too.
@@ -120,20 +136,20 @@ def _decided(
     mode, entries = gpus.status.mode, gpus.spec.maintenance
     changing = {each.gpu for each in gpus.status.mig_gpus if each.changing}
 
-    def health(device: core.Device) -> core.Health:
-        if device.health is core.Health.FAILED:
+    def health(device: Device) -> Health:
+        if device.health is Health.FAILED:
             return device.health
         # The phase belongs to the slice's GPU. Maintenance can cover a slice by itself.
         gpu = device.parent or device.uuid
         if device.parent in changing:
-            return core.Health.MAINTENANCE
+            return Health.MAINTENANCE
         if any(entry.covers(uuid, mode) for entry in entries for uuid in (device.uuid, gpu)):
-            return core.Health.MAINTENANCE
+            return Health.MAINTENANCE
         match phases.get(gpu):
             case "Quarantined":
-                return core.Health.CORDONED
+                return Health.CORDONED
             case "Probation" | "Slow":
-                return max(device.health, core.Health.DEGRADED)
+                return max(device.health, Health.DEGRADED)
             case _:
                 return device.health
 
@@ -161,7 +177,7 @@ def _observed(gpus: GpuNode, observed: Collection[str]) -> tuple[str, ...]:
     return resources
 
 
-def _named(gpus: GpuNode, speeds: Mapping[str, int]) -> tuple[core.Device, ...]:
+def _named(gpus: GpuNode, speeds: Mapping[str, int]) -> tuple[Device, ...]:
     """Return the GPUs and MIG slices, numbered here in the driver's order.
 
     The driver's own numbers are no identity: a GPU that is gone keeps its last number in the
@@ -171,14 +187,12 @@ def _named(gpus: GpuNode, speeds: Mapping[str, int]) -> tuple[core.Device, ...]:
     ours = [*_whole_gpus(devices), *_slices(devices)]
     ordered = sorted(ours, key=lambda each: (each.index, each.uuid))
     return tuple(
-        _device(device, index, speeds.get(device.uuid, core.USUAL_SPEED))
+        _device(device, index, speeds.get(device.uuid, USUAL_SPEED))
         for index, device in enumerate(ordered)
     )
 
 
-def _counted(
-    node: objects.Node, gpus: GpuNode, resources: Iterable[str]
-) -> tuple[core.Device, ...]:
+def _counted(node: objects.Node, gpus: GpuNode, resources: Iterable[str]) -> tuple[Device, ...]:
     """Return as many devices as the kubelet hands out under these names, in no known order.
 
     Their health is up to the other plugins, which remove unhealthy devices from allocatable.
@@ -188,7 +202,7 @@ def _counted(
     return tuple(dataclasses.replace(device, index=index) for index, device in enumerate(found))
 
 
-def _of_resource(node: objects.Node, gpus: GpuNode, resource: str) -> Iterator[core.Device]:
+def _of_resource(node: objects.Node, gpus: GpuNode, resource: str) -> Iterator[Device]:
     number = min(quantity.count(node.status.allocatable.get(resource, 0)), MAX_GPUS)
     theirs = [each for each in _whole_gpus(gpus.status.devices) if each.resource == resource]
     kinds = [(each.model, each.memory_mib) for each in theirs] or [_UNKNOWN]
@@ -197,11 +211,11 @@ def _of_resource(node: objects.Node, gpus: GpuNode, resource: str) -> Iterator[c
         yield from _replicas(node, resource, kinds, number, replicas)
         return
     for index, (model, memory) in zip(range(number), itertools.cycle(kinds), strict=False):
-        yield core.Device(
-            uuid=core.DeviceUuid(f"{node.metadata.name}/{resource}/{index}"),
+        yield Device(
+            uuid=DeviceUuid(f"{node.metadata.name}/{resource}/{index}"),
             index=index,
             model=model,
-            memory=core.MiB(memory),
+            memory=MiB(memory),
             max_shares=0,
             resource=resource,
         )
@@ -213,20 +227,20 @@ def _replicas(
     kinds: list[tuple[str, int]],
     number: int,
     replicas: int,
-) -> Iterator[core.Device]:
+) -> Iterator[Device]:
     """Yield replicas of GPUs. The GPU of a replica is unknown, so they are assigned in order."""
     of = f"{node.metadata.name}/{resource}"
     for index in range(number):
         gpu = index // replicas
         model, memory = kinds[gpu % len(kinds)]
-        yield core.Device(
-            uuid=core.DeviceUuid(f"{of}/{index}"),
+        yield Device(
+            uuid=DeviceUuid(f"{of}/{index}"),
             index=index,
             model=model,
-            memory=core.MiB(max(memory // replicas, 1)),
+            memory=MiB(max(memory // replicas, 1)),
             max_shares=0,
-            profile=core.REPLICA,
-            parent=core.DeviceUuid(f"{of}/gpu-{gpu}"),
+            profile=REPLICA,
+            parent=DeviceUuid(f"{of}/gpu-{gpu}"),
             resource=resource,
         )
 
@@ -246,29 +260,29 @@ def _slices(devices: tuple[GpuDevice, ...]) -> list[GpuDevice]:
     ]
 
 
-def _device(device: GpuDevice, index: int, speed: int) -> core.Device:
+def _device(device: GpuDevice, index: int, speed: int) -> Device:
     if device.memory_mib > MAX_GPU_MEMORY:
         raise InventoryInvalid(f"{device.uuid} has {device.memory_mib} MiB; no GPU has")
     if "/" in device.uuid:
         raise InventoryInvalid(f"{device.uuid} is no GPU's UUID but as one of an observed node")
-    return core.Device(
-        uuid=core.DeviceUuid(device.uuid),
+    return Device(
+        uuid=DeviceUuid(device.uuid),
         index=index,
         model=device.model,
-        memory=core.MiB(device.memory_mib),
+        memory=MiB(device.memory_mib),
         numa_node=device.numa_node,
         clique=device.nvlink_clique,
         health=_HEALTH[device.health],
         max_shares=0 if device.mig_parent else names.SHARE_SLOTS_PER_GPU,
         profile=device.mig_profile if device.mig_parent else "",
-        parent=core.DeviceUuid(device.mig_parent),
+        parent=DeviceUuid(device.mig_parent),
         limits=device.limits != "None",
         speed=speed,
     )
 
 
-def _taint(taint: objects.Taint) -> core.Taint:
-    return core.Taint(taint.key, taint.value, core.Effect(taint.effect))
+def _taint(taint: objects.Taint) -> Taint:
+    return Taint(taint.key, taint.value, Effect(taint.effect))
 
 
 def _hands_out_tickets(node: objects.Node, gpus: GpuNode, observed: Collection[str]) -> bool:

@@ -8,13 +8,13 @@ all pods do not overflow.
 
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_crds import devices, gpunode
+from gpupack_placement import MiB, MilliCpu
 
 MAX_PER_POD: Final = 1 << 40
 """Milli-CPU or MiB of one pod or node."""
 
-MAX_GPU_MEMORY: Final = core.MiB(devices.MAX_MEMORY_MIB)
+MAX_GPU_MEMORY: Final = MiB(devices.MAX_MEMORY_MIB)
 """Memory of one GPU: 16 TiB."""
 
 MAX_GPUS: Final = gpunode.MAX_GPUS
@@ -23,10 +23,10 @@ MAX_GPUS: Final = gpunode.MAX_GPUS
 MAX_PODS: Final = 1 << 20
 """Pods of one node; the kubelet's default is 110."""
 
-MAX_CPU: Final = core.MilliCpu(1 << 24)
+MAX_CPU: Final = MilliCpu(1 << 24)
 """CPU of one pod: 16,777 cores, several times the largest machine. A larger request is refused."""
 
-MAX_MEMORY: Final = core.MiB(1 << 27)
+MAX_MEMORY: Final = MiB(1 << 27)
 """Memory of one pod: 128 TiB. A larger request is refused."""
 
 
@@ -35,6 +35,6 @@ def believed(amount: int) -> int:
     return min(amount, MAX_PER_POD)
 
 
-def believed_on_gpu(memory: core.MiB) -> core.MiB:
+def believed_on_gpu(memory: MiB) -> MiB:
     """Return the memory, at most 1 MiB more than the maximum: too much for any GPU."""
-    return min(memory, core.MiB(MAX_GPU_MEMORY + 1))
+    return min(memory, MiB(MAX_GPU_MEMORY + 1))

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.plan import GpuShortage, PlanRefusal, PlanRequest, PlanResponse
+from gpupack_placement import WHOLE_GPU, NodeName
 from gpupack_queue import Never, Wait, WaitReason, latest_start
 from gpupack_scheduler.decisions import Decisions
 from gpupack_scheduler.errors import QueueFull, RequestInvalid
@@ -105,7 +105,7 @@ class Plan:
             since=_moment(call.waits_since) if call.waits_since else None,
             duration=call.seconds_left,
             version=call.resource_version,
-            avoid=frozenset(map(core.NodeName, call.avoid)),
+            avoid=frozenset(map(NodeName, call.avoid)),
             movable=call.spec.movable,
             extra=call.spec.extra,
             held_since=_moment(call.held_since) if call.held_since else None,
@@ -166,7 +166,7 @@ def _refusal(wait: Wait, now: float) -> PlanRefusal:
 
 
 def _lacks_room(wait: Wait, now: float) -> GpuShortage:
-    by, left = latest_start(wait.start), wait.left / core.WHOLE_GPU
+    by, left = latest_start(wait.start), wait.left / WHOLE_GPU
     return GpuShortage(
         starts_in_seconds=None if by is None else max(by.at - now, 0.0),
         quota_gpus=left if left < UNBOUNDED_GPUS else None,

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import gpupack_placement as core
+from gpupack_placement import POLICIES, DecisionError, DemandForecast, Policy, policy_named
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class ForecastSource(Protocol):
     def due(self) -> bool:
         """Tell whether there is a new forecast worth a read."""
 
-    def take_forecast(self) -> core.DemandForecast:
+    def take_forecast(self) -> DemandForecast:
         """Return the forecast: the expected requests, learned from earlier ones."""
 
 
@@ -38,16 +38,16 @@ class Policies:
         default: str,
         learner: ForecastSource,
         *,
-        known: core.DemandForecast | None = None,
-        look: Callable[[str], core.Policy] = core.policy_named,
+        known: DemandForecast | None = None,
+        look: Callable[[str], Policy] = policy_named,
     ) -> None:
         self._default, self._learner, self._look = default, learner, look
         self._known, self._forecast = known, known
-        self._informed: dict[str, core.Policy] = {}
+        self._informed: dict[str, Policy] = {}
         self._stale: set[str] = set()
         """Names of policies that do not have the present forecast."""
 
-    def named(self, name: str | None = None) -> core.Policy:
+    def named(self, name: str | None = None) -> Policy:
         """Return the policy of this name (None: the default), with the present forecast.
 
         Raises:
@@ -59,14 +59,14 @@ class Policies:
             self._stale.add(key)
         return self._informed[key]
 
-    def all(self) -> dict[str | None, core.Policy]:
+    def all(self) -> dict[str | None, Policy]:
         """Return every policy, as `named` does; None is the key of the default."""
-        return {None: self.named(), **{name: self.named(name) for name in core.POLICIES}}
+        return {None: self.named(), **{name: self.named(name) for name in POLICIES}}
 
-    def _first(self, policy: core.Policy, key: str) -> core.Policy:
+    def _first(self, policy: Policy, key: str) -> Policy:
         try:
             return policy.informed(self._known) if self._known else policy
-        except core.DecisionError as error:
+        except DecisionError as error:
             log.warning("policy %s decides without what is known: %s", key, error)
             return policy
 
@@ -75,7 +75,7 @@ class Policies:
         while self._known is None:
             if self._learner.due():
                 self._forecast = self._learner.take_forecast()
-                self._stale = {*self._informed, *core.POLICIES}
+                self._stale = {*self._informed, *POLICIES}
             await self._catch_up()
             await asyncio.sleep(LOOK_SECONDS)
         await asyncio.Event().wait()
@@ -87,7 +87,7 @@ class Policies:
             key = self._stale.pop()
             try:
                 informed = await asyncio.to_thread(self.named(key).informed, forecast)
-            except core.DecisionError as error:
+            except DecisionError as error:
                 log.warning("policy %s goes on with what it knew: %s", key, error)
             else:
                 self._informed[key] = informed

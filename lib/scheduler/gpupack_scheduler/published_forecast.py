@@ -12,11 +12,19 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
+from demand_forecast_document import SCHEMA
 
-import gpupack_placement as core
 from gpupack_crds.demand_forecast import MAX_DEMANDS, MAX_MODELS_ASKED, Demand, DemandForecast
 from gpupack_crds.gpucohort import CLUSTER_NAME
-from gpupack_placement.demand_forecast_document import SCHEMA
+from gpupack_placement import (
+    DecisionError,
+    Request,
+    RequestMix,
+    dump_forecast,
+    load_forecast,
+)
+from gpupack_placement import Demand as RequestDemand
+from gpupack_placement import DemandForecast as RequestForecast
 from gpupack_scheduler.queueing.quotas import QuotaStores
 
 MAX_CHURN_PERCENT: Final = 10_000
@@ -24,38 +32,39 @@ _COHORT: Final = ("", CLUSTER_NAME)
 
 
 async def without_unservable(
-    forecast: core.DemandForecast, can_serve: Callable[[core.Request], bool]
-) -> core.DemandForecast:
+    forecast: RequestForecast,
+    can_serve: Callable[[Request], bool],
+) -> RequestForecast:
     """Return the forecast without requests that no node could serve even if it were empty.
 
     A job with such a request waits for ever, so it says nothing about jobs that will be placed.
     Other tasks run between two calls of `can_serve`.
     """
-    served: list[core.Demand] = []
+    served: list[RequestDemand] = []
     for demand in forecast.mix.demands:
         if can_serve(demand.request):
             served.append(demand)
         await asyncio.sleep(0)
-    mix = core.RequestMix.of((demand.request, demand.weight) for demand in served)
-    return core.DemandForecast(mix, forecast.churn)
+    mix = RequestMix.of((demand.request, demand.weight) for demand in served)
+    return RequestForecast(mix, forecast.churn)
 
 
-def to_status(forecast: core.DemandForecast) -> DemandForecast:
+def to_status(forecast: RequestForecast) -> DemandForecast:
     """Convert the forecast into its form in the status: the most frequent demands only.
 
     Requests for more than MAX_MODELS_ASKED models are left out.
     """
     few = [each for each in forecast.mix.demands if len(each.request.models) <= MAX_MODELS_ASKED]
-    mix = core.RequestMix(tuple(few[:MAX_DEMANDS]))
+    mix = RequestMix(tuple(few[:MAX_DEMANDS]))
     churn = min(forecast.churn, MAX_CHURN_PERCENT / 100)
-    document = core.dump_forecast(core.DemandForecast(mix, churn))
+    document = dump_forecast(RequestForecast(mix, churn))
     return DemandForecast(
         churn_percent=document["churnPercent"],
         demands=msgspec.convert(document["demands"], tuple[Demand, ...]),
     )
 
 
-def from_status(status: DemandForecast) -> core.DemandForecast:
+def from_status(status: DemandForecast) -> RequestForecast:
     """Convert the status into a forecast: the reverse of `to_status`.
 
     Raises:
@@ -63,7 +72,7 @@ def from_status(status: DemandForecast) -> core.DemandForecast:
     """
     fields = msgspec.to_builtins(status)
     churn, demands = fields.get("churnPercent", 0), list(fields.get("demands", ()))
-    return core.load_forecast({"schema": SCHEMA, "churnPercent": churn, "demands": demands})
+    return load_forecast({"schema": SCHEMA, "churnPercent": churn, "demands": demands})
 
 
 class PublishedForecast:
@@ -78,13 +87,13 @@ class PublishedForecast:
         shown = self._shown
         return shown is not None and shown != self._read
 
-    def take_forecast(self) -> core.DemandForecast:
+    def take_forecast(self) -> RequestForecast:
         """Return the forecast of the status; an empty one if it is absent or cannot be read."""
         self._read = self._shown
         try:
-            return from_status(self._read) if self._read else core.DemandForecast()
-        except core.DecisionError:
-            return core.DemandForecast()
+            return from_status(self._read) if self._read else RequestForecast()
+        except DecisionError:
+            return RequestForecast()
 
     @property
     def _shown(self) -> DemandForecast | None:

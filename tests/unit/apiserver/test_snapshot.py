@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-import gpupack_placement as core
+from gpupack_placement import dump, load
 
 SNAPSHOT = ("admin", "get", "/snapshot")
 
@@ -8,7 +8,7 @@ async def test_the_simulator_reads_a_snapshot(call, model, server):
     server.rights.add(SNAPSHOT)
     found = await call("snapshot")
     assert found.status == 200, found.body
-    assert core.dump(core.load(found.body)) == core.dump(model.ledger.cluster)
+    assert dump(load(found.body)) == dump(model.ledger.cluster)
     assert [node["name"] for node in found.body["nodes"]] == ["a", "b"]
 
 

@@ -5,7 +5,8 @@ import threading
 import pytest
 from extender_builders import pod, whole
 
-import gpupack_placement as core
+from gpupack_apiserver.routes import parts
+from gpupack_placement import plan_gang
 
 
 @pytest.mark.parametrize(
@@ -67,12 +68,12 @@ async def test_an_unknown_field_is_refused(call):
 async def test_calls_are_answered_while_many_workers_are_placed(call, monkeypatch):
     placing, placed = threading.Event(), threading.Event()
 
-    def slowly(*given, at_once=core.plan_gang):
+    def slowly(*given, at_once=plan_gang):
         placing.set()
         assert placed.wait(30)
         return at_once(*given)
 
-    monkeypatch.setattr(core, "plan_gang", slowly)
+    monkeypatch.setattr(parts, "plan_gang", slowly)
     body = {"gpu_count": 1009, "distributed_training": True}
     asked = asyncio.ensure_future(call("validate", body=body, user="tenant"))
     assert await asyncio.to_thread(placing.wait, 10)

@@ -3,10 +3,10 @@ import msgspec
 import pytest
 from extender_builders import gpu_node, job, node, observed_node, pod, uuid, whole
 
-import gpupack_placement as core
 from gpupack_apiserver.shown_job import ShownJob
 from gpupack_crds.kinds import GpuCohort, GpuQuota
 from gpupack_kubeclient.objects import PriorityClass
+from gpupack_placement import DEFAULT_POLICY
 
 TEAM = {"namespace": "team", "job": {"gpus": 2, "workload": {"name": "matmul"}}}
 
@@ -147,7 +147,7 @@ async def test_an_unknown_excluded_node_is_refused(call):
 async def test_the_policy_default_is_that_of_the_simulator(ask):
     placed = [
         (await ask(with_job(gpus=1) | {"policy": policy}))["workers"]
-        for policy in ("default", core.DEFAULT_POLICY)
+        for policy in ("default", DEFAULT_POLICY)
     ]
     assert placed[0] == placed[1]
 

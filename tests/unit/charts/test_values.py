@@ -8,8 +8,8 @@ import typing
 import pytest
 import yaml
 
-import gpupack_placement as core
 from gpupack_crds.gpunode import Health
+from gpupack_placement import POLICIES
 
 CHART = pathlib.Path(__file__).parents[3] / "charts/gpupack"
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
@@ -97,7 +97,7 @@ def test_every_value_of_the_values_file_has_a_comment():
 
 def test_every_policy_is_valid_as_the_default_policy():
     pattern = FIELDS[".scheduler.policy"]["pattern"]
-    for policy in (*core.POLICIES, "default", "0.7*fgd+0.3*best-fit"):
+    for policy in (*POLICIES, "default", "0.7*fgd+0.3*best-fit"):
         assert re.fullmatch(pattern, policy)
 
 

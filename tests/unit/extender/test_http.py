@@ -14,7 +14,6 @@ import pytest
 from extender_builders import job, plan_request, pod
 from listening import listening
 
-import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_extender import endpoints, gathering
 from gpupack_extender.binding import Binder
@@ -30,6 +29,7 @@ from gpupack_extender.verbs import Verbs
 from gpupack_httpserver.access import KEPT_ANSWERS, Access
 from gpupack_kubeclient import objects
 from gpupack_kubeclient.metrics import UnreadableObjects
+from gpupack_placement import dump, load, load_forecast
 from gpupack_scheduler.decisions import Decisions, Mode
 
 JSON = {"Content-Type": "application/json"}
@@ -591,8 +591,8 @@ async def test_snapshot_and_forecast_need_the_right_to_read_them(plans, path):
 async def test_a_snapshot_is_the_cluster_as_the_ledger_holds_it(plans, world):
     await ask(plans, workers=3)
     async with plans.get("/snapshot", headers=TOKEN) as response:
-        shown = core.load(await response.json())
-    assert core.dump(shown) == core.dump(world.ledger.cluster)
+        shown = load(await response.json())
+    assert dump(shown) == dump(world.ledger.cluster)
     assert len(shown.held()) == 3
 
 
@@ -605,7 +605,7 @@ async def test_no_snapshot_is_shown_while_a_watch_is_stale(plans, parts):
 async def test_a_forecast_tells_what_pods_have_asked_for(plans, world):
     world.ledger.pods.upsert(pod("a", gpus=2))
     async with plans.get("/demand-forecast", headers=TOKEN) as response:
-        shown = core.load_forecast(await response.json())
+        shown = load_forecast(await response.json())
     assert [demand.request.gpus for demand in shown.mix.demands] == [2]
 
 

@@ -7,8 +7,8 @@ import types
 import prometheus_client
 from extender_builders import gpu_node, part, pod, share_limits, uuid, whole
 
-import gpupack_placement as core
 from gpupack_extender.metrics import LedgerCollector
+from gpupack_placement import Cluster, Device, MiB, Node
 
 
 def metrics(world):
@@ -35,12 +35,12 @@ def test_lingering_pods_are_counted(world):
 
 
 def node(number):
-    devices = tuple(core.Device(f"{number}-{i}", i, "H200", core.MiB(1 << 17)) for i in range(8))
-    return core.Node(str(number), devices=devices)
+    devices = tuple(Device(f"{number}-{i}", i, "H200", MiB(1 << 17)) for i in range(8))
+    return Node(str(number), devices=devices)
 
 
 def test_a_large_cluster_is_counted_within_milliseconds():
-    cluster = core.Cluster(node(number) for number in range(5_000))
+    cluster = Cluster(node(number) for number in range(5_000))
     collector = LedgerCollector(types.SimpleNamespace(cluster=cluster), {})
     times = []
     for _ in range(5):

@@ -3,13 +3,13 @@
 
 import pytest
 
-import gpupack_placement as core
 from gpupack_extender.leadership import Leadership
 from gpupack_extender.readiness import Readiness
 from gpupack_extender.settings import Settings
 from gpupack_extender.takeover import Takeover
 from gpupack_kubeclient import objects
 from gpupack_kubeclient.environment import SettingsInvalid
+from gpupack_placement import DEFAULT_POLICY
 
 ENVIRON = {"GPUPACK_TLS_CERT": "/tls.crt", "GPUPACK_TLS_KEY": "/tls.key", "POD_NAME": "s-1"}
 
@@ -138,7 +138,7 @@ def test_a_leader_that_leads_again_before_it_is_ready_starts_over(readiness, sou
 def test_settings_have_defaults():
     settings = Settings.from_environ(ENVIRON)
     assert settings.serving.verbs_port == 8888
-    assert settings.decisions.policy == core.DEFAULT_POLICY
+    assert settings.decisions.policy == DEFAULT_POLICY
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@
 import pytest
 from extender_builders import MEMORY_MIB, OBSERVED, World, gpu_node, observed_node, pod
 
-import gpupack_placement as core
 from gpupack_apiserver.accounts.inventory import Inventory
 from gpupack_crds.plan import PlanRefusal
+from gpupack_placement import WHOLE_GPU, Grant, Placement
 from gpupack_queue.charge import ANY, ModelKeys
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.gpu_replicas import replicas_of_a_gpu
@@ -65,7 +65,7 @@ def test_gpus_that_are_not_shared_are_whole(labels):
 def test_a_replica_has_its_part_of_the_memory_and_there_are_as_many_gpus_as_boards(renamed):
     assert {device.memory for device in devices(renamed)} == {MEMORY_MIB // 4}
     assert len({device.parent for device in devices(renamed)}) == 2
-    assert ModelKeys().capacity(renamed.ledger.cluster) == {ANY: 2 * core.WHOLE_GPU}
+    assert ModelKeys().capacity(renamed.ledger.cluster) == {ANY: 2 * WHOLE_GPU}
 
 
 def test_a_request_by_the_resource_name_of_replicas_gets_a_replica(renamed):
@@ -104,11 +104,11 @@ def test_a_pod_by_our_scheduler_gets_the_replica_that_it_asks_for(renamed):
 def test_quotas_and_costs_count_a_part_of_a_gpu(renamed):
     cluster = renamed.ledger.cluster
     first = devices(renamed)[0]
-    grant = core.Grant(first.uuid, core.WHOLE_GPU, first.memory)
-    charge = ModelKeys().charge(cluster, [core.Placement("a", (grant,))])
-    assert charge == {ANY: core.WHOLE_GPU // 4}
+    grant = Grant(first.uuid, WHOLE_GPU, first.memory)
+    charge = ModelKeys().charge(cluster, [Placement("a", (grant,))])
+    assert charge == {ANY: WHOLE_GPU // 4}
     (held,) = Inventory(cluster).unnamed("a", {SHARED: 1})
-    assert held.milli == core.WHOLE_GPU // 4
+    assert held.milli == WHOLE_GPU // 4
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import msgspec
 import pytest
 from extender_builders import OBSERVED, plan_request, pod, share_limits
 
-import gpupack_placement as core
 from gpupack_crds import names
+from gpupack_placement import Share
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.requests import gpu_request, pod_request, pod_resources
 
@@ -16,7 +16,7 @@ def request(limits):
 
 
 def test_a_share_is_asked_for_by_three_limits():
-    assert request(share_limits(30, "8Gi")).share == core.Share(300, 8192)
+    assert request(share_limits(30, "8Gi")).share == Share(300, 8192)
 
 
 def test_memory_of_a_share_is_rounded_up():
@@ -124,7 +124,7 @@ def test_a_job_with_an_invalid_request_is_refused_with_what_to_write(spec, text)
 
 def test_a_job_asks_for_a_share_or_for_whole_gpus_and_not_for_both(world):
     share = plan_request("train", share={"percent": 30, "memory": "8Gi"})
-    assert gpu_request.of_job(share.spec, (), namespace="default").share == core.Share(300, 8192)
+    assert gpu_request.of_job(share.spec, (), namespace="default").share == Share(300, 8192)
     neither = msgspec.structs.replace(share.spec, share=None)
     both = msgspec.structs.replace(share.spec, gpus=1)
     for spec in (neither, both):

@@ -7,8 +7,17 @@ import msgspec
 import pytest
 from extender_builders import OBSERVED, called, gated, plan_request, pod, whole
 
-import gpupack_placement as core
 from gpupack_crds import names
+from gpupack_placement import (
+    MilliCpu,
+    NodeSelector,
+    Operator,
+    Request,
+    Requirement,
+    Term,
+    Toleration,
+    TolerationOperator,
+)
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.ledger.placed_job import PlacedJob
 from gpupack_scheduler.ledger.watched_pod import WatchedPod
@@ -56,13 +65,13 @@ def test_a_pod_says_all_that_it_asks_for_in_one_value():
         "tolerations": [{"key": "team", "operator": "Exists"}],
     }
     ask = of_call(pod("p", gpus=2, worker=("train", 1, 0)), **rules)
-    east_or_west = core.Requirement("zone", core.Operator.IN, ("east", "west"))
+    east_or_west = Requirement("zone", Operator.IN, ("east", "west"))
     assert (ask.uid, ask.namespace, ask.name, ask.worker.index) == ("uid-p", "team", "p", 0)
-    assert ask.served() == core.Request(
+    assert ask.served() == Request(
         gpus=2,
-        cpu=core.MilliCpu(1000),
-        selector=core.NodeSelector((("disk", "ssd"),), (core.Term((east_or_west,)),)),
-        tolerations=(core.Toleration("team", core.TolerationOperator.EXISTS),),
+        cpu=MilliCpu(1000),
+        selector=NodeSelector((("disk", "ssd"),), (Term((east_or_west,)),)),
+        tolerations=(Toleration("team", TolerationOperator.EXISTS),),
     )
 
 
@@ -76,7 +85,7 @@ def test_rules_about_nodes_that_are_absent_or_null_ask_nothing():
 def test_requests_are_read_from_every_field_that_kube_scheduler_reads():
     shown = pod_request.of_watch(pod("p"), ()).served()
     assert shown.selector is None
-    assert core.Toleration(operator=core.TolerationOperator.EXISTS) in shown.tolerations
+    assert Toleration(operator=TolerationOperator.EXISTS) in shown.tolerations
 
 
 @pytest.mark.parametrize(

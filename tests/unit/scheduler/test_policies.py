@@ -3,15 +3,23 @@ import asyncio
 
 import pytest
 
-import gpupack_placement as core
+from gpupack_placement import (
+    DecisionError,
+    DemandForecast,
+    DemandLearner,
+    Policy,
+    Request,
+    RequestMix,
+    UnknownPolicy,
+)
 from gpupack_scheduler import policies
 from gpupack_scheduler.policies import Policies
 
-ONE = core.Request(gpus=1)
-FORECAST = core.DemandForecast(core.RequestMix.of([(ONE, 1)]), churn=1.0)
+ONE = Request(gpus=1)
+FORECAST = DemandForecast(RequestMix.of([(ONE, 1)]), churn=1.0)
 
 
-class Wise(core.Policy):
+class Wise(Policy):
     """Remembers the forecast that it was given."""
 
     def __init__(self, name, forecast=None):
@@ -22,7 +30,7 @@ class Wise(core.Policy):
 
     def informed(self, forecast):
         if self.name == "slow-witted":
-            raise core.DecisionError("no prices")
+            raise DecisionError("no prices")
         return Wise(self.name, forecast)
 
 
@@ -40,19 +48,19 @@ async def learned(subject, *, until):
 
 
 def learner_of(*, arrivals):
-    learner = core.DemandLearner()
+    learner = DemandLearner()
     for _ in range(arrivals):
         learner.record_arrival(ONE)
     return learner
 
 
 def test_with_a_known_forecast_the_first_decision_is_informed_already():
-    subject = Policies("wise", core.DemandLearner(), known=FORECAST, look=Wise)
+    subject = Policies("wise", DemandLearner(), known=FORECAST, look=Wise)
     assert subject.named().forecast is FORECAST
 
 
 def test_a_policy_that_rejects_the_known_forecast_decides_without_it(caplog):
-    subject = Policies("slow-witted", core.DemandLearner(), known=FORECAST, look=Wise)
+    subject = Policies("slow-witted", DemandLearner(), known=FORECAST, look=Wise)
     assert subject.named().forecast is None
     assert caplog.messages == ["policy slow-witted decides without what is known: no prices"]
 
@@ -91,8 +99,8 @@ async def test_a_policy_that_cannot_learn_goes_on_and_keeps_no_other_from_learni
 
 
 def test_a_name_that_is_none_is_refused_with_those_that_are():
-    with pytest.raises(core.UnknownPolicy, match="best-fit"):
-        Policies("best-fit", core.DemandLearner()).named("none-such")
+    with pytest.raises(UnknownPolicy, match="best-fit"):
+        Policies("best-fit", DemandLearner()).named("none-such")
 
 
 async def test_policies_that_were_not_requested_yet_learn_as_well():

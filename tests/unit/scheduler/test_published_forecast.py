@@ -2,18 +2,22 @@
 import msgspec
 import pytest
 
-import gpupack_placement as core
 from gpupack_crds.demand_forecast import MAX_DEMANDS, Demand, DemandForecast
 from gpupack_crds.kinds import GpuCohort
+from gpupack_placement import DemandForecast as RequestForecast
+from gpupack_placement import Request, RequestMix, Share, policy_named
 from gpupack_scheduler import published_forecast
 from gpupack_scheduler.published_forecast import PublishedForecast
 from gpupack_scheduler.queueing.quotas import QuotaStores
 
-ONE, HALF = core.Request(gpus=1, cpu=500), core.Request(share=core.Share(500, 1024))
+ONE, HALF = (
+    Request(gpus=1, cpu=500),
+    Request(share=Share(500, 1024)),
+)
 
 
 def forecast(*counts, churn=0.5):
-    return core.DemandForecast(core.RequestMix.of(counts), churn)
+    return RequestForecast(RequestMix.of(counts), churn)
 
 
 def shown(stores, status, name="cluster"):
@@ -22,7 +26,7 @@ def shown(stores, status, name="cluster"):
 
 
 async def test_requests_that_fit_no_node_are_not_in_the_forecast():
-    both = forecast((ONE, 1), (core.Request(gpus=100), 1))
+    both = forecast((ONE, 1), (Request(gpus=100), 1))
     found = await published_forecast.without_unservable(both, lambda asked: asked.gpus < 100)
     assert found == forecast((ONE, 1))
 
@@ -32,8 +36,8 @@ async def test_requests_that_fit_no_node_are_not_in_the_forecast():
     [
         ONE,
         HALF,
-        core.Request(gpus=2, models=("H100", "A100-80GB"), min_memory=40960, memory=1 << 20),
-        core.Request(gpus=0, cpu=100),
+        Request(gpus=2, models=("H100", "A100-80GB"), min_memory=40960, memory=1 << 20),
+        Request(gpus=0, cpu=100),
     ],
 )
 def test_a_written_forecast_is_read_unchanged(request_):
@@ -44,14 +48,14 @@ def test_a_written_forecast_is_read_unchanged(request_):
 
 
 def test_the_most_common_of_too_many_request_kinds_are_written():
-    kinds = [(core.Request(gpus=1, cpu=n), 2 if n < 10 else 1) for n in range(MAX_DEMANDS + 100)]
+    kinds = [(Request(gpus=1, cpu=n), 2 if n < 10 else 1) for n in range(MAX_DEMANDS + 100)]
     written = published_forecast.to_status(forecast(*kinds))
     assert len(written.demands) == MAX_DEMANDS
     assert {each.cpu_milli for each in written.demands[:10]} == set(range(10))
 
 
 def test_a_kind_that_names_more_models_than_a_job_may_is_left_out():
-    many = core.Request(gpus=1, models=tuple(f"M{n}" for n in range(17)))
+    many = Request(gpus=1, models=tuple(f"M{n}" for n in range(17)))
     assert len(published_forecast.to_status(forecast((many, 1), (ONE, 1))).demands) == 1
 
 
@@ -83,16 +87,16 @@ def test_an_invalid_forecast_is_ignored():
     shown(stores, DemandForecast(demands=(both,)))
     subject = PublishedForecast(stores)
     assert subject.due()
-    assert subject.take_forecast() == core.DemandForecast()
+    assert subject.take_forecast() == RequestForecast()
 
 
 def test_processes_that_read_the_same_forecast_rank_nodes_alike():
     """Prices rest on the last digit of a weight: both go by what is written."""
     written = published_forecast.to_status(
-        forecast((ONE, 3), (HALF, 7), (core.Request(gpus=4), 1), churn=0.333)
+        forecast((ONE, 3), (HALF, 7), (Request(gpus=4), 1), churn=0.333)
     )
     informed = [
-        core.policy_named("bid-price").informed(published_forecast.from_status(written))
+        policy_named("bid-price").informed(published_forecast.from_status(written))
         for _ in range(2)
     ]
     assert informed[0].worth.tolist() == informed[1].worth.tolist()

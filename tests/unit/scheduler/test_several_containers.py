@@ -5,9 +5,9 @@ import msgspec
 import pytest
 from extender_builders import OBSERVED, OTHER, World, pod, share_limits
 
-import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_kubeclient import objects
+from gpupack_placement import MilliCpu, Request, Slices
 from gpupack_scheduler.requests import pod_request
 
 TWO, ONE = {names.GPU: "2"}, {names.GPU: "1"}
@@ -29,15 +29,15 @@ def with_init(asking, limits, *, restart=None):
 @pytest.mark.parametrize(
     ("containers", "request_"),
     [
-        ([ONE, TWO], core.Request(gpus=3, cpu=core.MilliCpu(2000))),
-        ([ONE, {}, ONE], core.Request(gpus=2, cpu=core.MilliCpu(3000))),
+        ([ONE, TWO], Request(gpus=3, cpu=MilliCpu(2000))),
+        ([ONE, {}, ONE], Request(gpus=2, cpu=MilliCpu(3000))),
         (
             [{OBSERVED: "2"}, {OBSERVED: "1"}],
-            core.Request(gpus=3, resource=OBSERVED, cpu=core.MilliCpu(2000)),
+            Request(gpus=3, resource=OBSERVED, cpu=MilliCpu(2000)),
         ),
         (
             [SMALL, SMALL],
-            core.Request(slices=core.Slices("1g.10gb", 2), cpu=core.MilliCpu(2000)),
+            Request(slices=Slices("1g.10gb", 2), cpu=MilliCpu(2000)),
         ),
     ],
 )

@@ -12,7 +12,6 @@ from truth_jobs import drawn_jobs, forecast_of, forecast_text, pod
 from truth_outcomes import Assignment, difference, play
 from truth_simulated import by_simulator, snapshot_of
 
-import gpupack_placement as core
 from gpupack_crds.devices import decode_devices
 from gpupack_crds.kinds import GpuNode
 from gpupack_devcluster import kwok
@@ -21,6 +20,8 @@ from gpupack_extender.filtering import Filter
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.settings import Settings
 from gpupack_kubeclient import objects
+from gpupack_placement import POLICIES as ALL_POLICIES
+from gpupack_placement import snapshot
 from gpupack_scheduler.ledger.ledger import Ledger, Outcome
 from gpupack_scheduler.policies import Policies
 from gpupack_scheduler.queueing.admissions import Admissions
@@ -32,7 +33,7 @@ from gpupack_scheduler.requests import pod_request
 FLEET = fleet(1)
 JOBS = drawn_jobs(seed=7, arrivals=150, shapes=FLEET.values())
 FORECAST = forecast_of(JOBS)
-POLICIES = sorted(set(core.POLICIES) - {"random"})
+POLICIES = sorted(set(ALL_POLICIES) - {"random"})
 
 
 def merged(*parts):
@@ -166,7 +167,7 @@ def test_jobs_have_all_sizes_and_request_all_pools():
 
 
 def test_allocatable_resources_and_unhealthy_gpus_reach_the_simulator():
-    state = core.snapshot.load(snapshot_of(nodes(), gpu_nodes()))
+    state = snapshot.load(snapshot_of(nodes(), gpu_nodes()))
     sick = state.node("kwok-4")
     assert (sick.cpu, sick.memory) == (64_000, 256 * 1024)
     assert [device.health.name for device in sick.devices[:3]] == ["FAILED", "DEGRADED", "HEALTHY"]

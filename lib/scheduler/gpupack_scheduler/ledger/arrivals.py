@@ -3,7 +3,7 @@
 
 from collections.abc import Collection
 
-import gpupack_placement as core
+from gpupack_placement import DemandLearner, Request
 from gpupack_scheduler.requests.pod_request import PodRequest
 
 
@@ -14,9 +14,9 @@ class Arrivals:
     the best estimate of future requests.
     """
 
-    def __init__(self, learner: core.DemandLearner) -> None:
+    def __init__(self, learner: DemandLearner) -> None:
         self._learner = learner
-        self._asked: dict[str, core.Request] = {}
+        self._asked: dict[str, Request] = {}
 
     def seen(self, ask: PodRequest) -> None:
         """Report a pod that requests GPUs, pending or bound.

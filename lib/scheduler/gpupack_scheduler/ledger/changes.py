@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Self
 
-import gpupack_placement as core
+from gpupack_placement import NodeName
 from gpupack_scheduler.ledger.workers import AttemptKey
 
 
@@ -31,9 +31,9 @@ class Changes:
     attempts: set[AttemptKey] = dataclasses.field(default_factory=set)
     pods: set[str] = dataclasses.field(default_factory=set)
     jobs: set[str] = dataclasses.field(default_factory=set)
-    terminating: set[tuple[core.NodeName, str]] = dataclasses.field(default_factory=set)
-    freed: set[core.NodeName] = dataclasses.field(default_factory=set)
-    nodes: set[core.NodeName] = dataclasses.field(default_factory=set)
+    terminating: set[tuple[NodeName, str]] = dataclasses.field(default_factory=set)
+    freed: set[NodeName] = dataclasses.field(default_factory=set)
+    nodes: set[NodeName] = dataclasses.field(default_factory=set)
     gates: set[str] = dataclasses.field(default_factory=set)
     on_change: Callable[[], None] = lambda: None
 
@@ -52,17 +52,17 @@ class Changes:
         self.jobs.add(uid)
         self.on_change()
 
-    def add_terminating(self, node: core.NodeName, uid: str) -> None:
+    def add_terminating(self, node: NodeName, uid: str) -> None:
         """Add a pod that is gone from the API and holds something there, or no longer does."""
         self.terminating.add((node, uid))
         self.on_change()
 
-    def add_released(self, node: core.NodeName) -> None:
+    def add_released(self, node: NodeName) -> None:
         """Add a node on which something was released."""
         self.freed.add(node)
         self.on_change()
 
-    def node(self, name: core.NodeName) -> None:
+    def node(self, name: NodeName) -> None:
         """Add a node that itself changed."""
         self.nodes.add(name)
         self.on_change()

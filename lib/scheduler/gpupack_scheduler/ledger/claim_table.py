@@ -23,8 +23,19 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-import gpupack_placement as core
 from gpupack_crds import indices
+from gpupack_placement import (
+    WHOLE_GPU,
+    Cluster,
+    Device,
+    DeviceUuid,
+    Grant,
+    Health,
+    Holder,
+    Node,
+    NodeName,
+    Placement,
+)
 from gpupack_scheduler.inventory import ACCEPTANCE
 from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.ledger.changes import Changes
@@ -44,25 +55,25 @@ log = logging.getLogger(__name__)
 K = TypeVar("K")
 V = TypeVar("V")
 
-_NO_WORK: Final = {core.Health.FAILED: "failed"}
+_NO_WORK: Final = {Health.FAILED: "failed"}
 """Why a GPU of this health gets no work."""
 
 _NO_NEW_WORK: Final = {
     **_NO_WORK,
-    core.Health.CORDONED: "gets no new work",
-    core.Health.MAINTENANCE: "is in maintenance",
+    Health.CORDONED: "gets no new work",
+    Health.MAINTENANCE: "is in maintenance",
 }
 
 
 class ClaimTable:
     """All claims by worker and by pod; every change is added to `changes`."""
 
-    def __init__(self, cluster: core.Cluster, changes: Changes) -> None:
+    def __init__(self, cluster: Cluster, changes: Changes) -> None:
         self.cluster = cluster
         self.changes = changes
         self.workers: dict[WorkerKey, WorkerClaim] = {}
         self.pods: dict[str, PodClaim] = {}
-        self.lingering: dict[core.NodeName, Mapping[str, TerminatingHolder]] = {}
+        self.lingering: dict[NodeName, Mapping[str, TerminatingHolder]] = {}
         """Lingering pods by node and pod UID."""
         self.contradictions = 0
         """Number of times the API showed a device claimed beyond its capacity."""
@@ -128,7 +139,7 @@ class ClaimTable:
         """Return the workers of an attempt for which a pod has a claim; read-only."""
         return self._served.get(attempt, ())
 
-    def terminating_holder(self, node: core.NodeName, uid: str) -> TerminatingHolder | None:
+    def terminating_holder(self, node: NodeName, uid: str) -> TerminatingHolder | None:
         """Return the pod that lingers there, unless a pod's claim covers it."""
         booked = self.cluster.placement_of(terminating_holder(node, uid)) is not None
         return self.lingering.get(node, {}).get(uid) if booked else None
@@ -156,7 +167,7 @@ class ClaimTable:
         for uid in [uid for uid in self._pods_with_deadline if self.pods[uid].deadline <= now]:
             self.drop_pod(uid)
 
-    def after_holds(self) -> core.Cluster | None:
+    def after_holds(self) -> Cluster | None:
         """Return a copy of the cluster after the holds on finished pods; None if there are none.
 
         The copy still holds what stays held then, for a worker or for a lingering pod.
@@ -259,14 +270,12 @@ class ClaimTable:
         else:
             self.changes.pod(uid)
 
-    def node_changed(self, name: core.NodeName) -> None:
+    def node_changed(self, name: NodeName) -> None:
         """Record that a node's devices changed, and set GPUs aside for its tokens again."""
         self._reservations.recompute(name)
         self.changes.node(name)
 
-    def set_terminating_on(
-        self, node: core.NodeName, holders: Mapping[str, TerminatingHolder]
-    ) -> None:
+    def set_terminating_on(self, node: NodeName, holders: Mapping[str, TerminatingHolder]) -> None:
         """Replace the lingering pods of a node by these, by UID."""
         before = self.lingering.pop(node, {})
         if holders:
@@ -274,7 +283,7 @@ class ClaimTable:
         for uid in sorted(before.keys() | holders.keys()):
             self._hold_terminating(node, uid)
 
-    def allocation(self, placement: core.Placement) -> Allocation:
+    def allocation(self, placement: Placement) -> Allocation:
         """Return what a decision of placement holds: of observed GPUs only their number."""
         resource = self._resource_of(placement)
         if not resource:
@@ -282,7 +291,7 @@ class ClaimTable:
         unnamed = dataclasses.replace(placement, devices=())
         return Allocation(unnamed, {resource: len(placement.devices)})
 
-    def _resource_of(self, placement: core.Placement) -> str:
+    def _resource_of(self, placement: Placement) -> str:
         """Return the name under which another plugin hands out its devices; empty: gpupack does."""
         node, granted = self.cluster.node(placement.node), {g.uuid for g in placement.devices}
         devices = node.devices if node else ()
@@ -309,7 +318,7 @@ class ClaimTable:
             allocation, node
         )
 
-    def _tickets_obstacle(self, allocation: Allocation, node: core.Node) -> str:
+    def _tickets_obstacle(self, allocation: Allocation, node: Node) -> str:
         for resource in allocation.tokens:
             there = sum(device.resource == resource for device in node.devices)
             if not there:
@@ -319,7 +328,7 @@ class ClaimTable:
         return ""
 
     def _devices_obstacle(
-        self, allocation: Allocation, node: core.Node, refused: Mapping[core.Health, str]
+        self, allocation: Allocation, node: Node, refused: Mapping[Health, str]
     ) -> str:
         devices = {device.uuid: device for device in node.devices}
         for grant in allocation.placement.devices:
@@ -332,7 +341,7 @@ class ClaimTable:
                 return f"GPU {grant.uuid} on node {node.name} is claimed by others too"
         return ""
 
-    def report_overbooked(self, placement: core.Placement, *, of: str) -> None:
+    def report_overbooked(self, placement: Placement, *, of: str) -> None:
         """Log and count a contradiction: a place just adopted from the API that is not free.
 
         An overlap with a lingering pod is no contradiction: the agent may report the pod after the
@@ -351,20 +360,18 @@ class ClaimTable:
                 )
 
     def _is_overbooked(
-        self, node: core.NodeName, device: core.Device, *, with_lingering: bool = True
+        self, node: NodeName, device: Device, *, with_lingering: bool = True
     ) -> bool:
         holders = self.cluster.holders_of(node=node, uuid=device.uuid)
         counted = [each for each in holders if with_lingering or not is_terminating(each)]
         grants = list(self._grants_of(counted, device.uuid))
         return len(grants) > 1 and (
-            sum(grant.milli for grant in grants) > core.WHOLE_GPU
+            sum(grant.milli for grant in grants) > WHOLE_GPU
             or sum(grant.memory for grant in grants) > device.memory
             or sum(grant.shares for grant in grants) > device.max_shares
         )
 
-    def _grants_of(
-        self, holders: Iterable[core.Holder], uuid: core.DeviceUuid
-    ) -> Iterator[core.Grant]:
+    def _grants_of(self, holders: Iterable[Holder], uuid: DeviceUuid) -> Iterator[Grant]:
         for holder in holders:
             placement = self.cluster.placement_of(holder)
             yield from (g for g in placement.devices if g.uuid == uuid) if placement else ()
@@ -398,7 +405,7 @@ class ClaimTable:
         place = claims.together([each.allocation for each in held])
         return any(_covers(pod.allocation, place) for pod in pods)
 
-    def _hold_terminating(self, node: core.NodeName, uid: str) -> None:
+    def _hold_terminating(self, node: NodeName, uid: str) -> None:
         lingers = self.lingering.get(node, {}).get(uid)
         placement = lingers.placement if lingers else None
         pod = self.pods.get(uid)
@@ -407,7 +414,7 @@ class ClaimTable:
         self._hold(terminating_holder(node, uid), allocation)
         self.changes.add_terminating(node, uid)
 
-    def _hold(self, holder: core.Holder, allocation: Allocation | None) -> None:
+    def _hold(self, holder: Holder, allocation: Allocation | None) -> None:
         """Change what a holder holds into exactly this place."""
         held, wanted = (
             self.cluster.placement_of(holder),
@@ -433,7 +440,7 @@ def _covers(pod: Allocation, worker: Allocation) -> bool:
     )
 
 
-def _names_all(claimed: core.Placement, lingering: core.Placement) -> bool:
+def _names_all(claimed: Placement, lingering: Placement) -> bool:
     """Tell whether a pod's claim holds every device on which the pod is said to linger."""
     uuids = {grant.uuid for grant in claimed.devices}
     return claimed.node == lingering.node and all(g.uuid in uuids for g in lingering.devices)

@@ -9,8 +9,17 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack_crds import devices
+from gpupack_placement import (
+    DeviceUuid,
+    Grant,
+    MiB,
+    MilliCpu,
+    MilliGpu,
+    NodeName,
+    Placement,
+    amounts,
+)
 from gpupack_scheduler.ledger.workers import WorkerKey
 from gpupack_scheduler.limits import believed_on_gpu
 from gpupack_scheduler.requests import sharing
@@ -52,11 +61,11 @@ class Allocation:
     out, or where another scheduler bound the pod.
     """
 
-    placement: core.Placement
+    placement: Placement
     tokens: DeviceTokens = dataclasses.field(default_factory=dict)
 
     @property
-    def node(self) -> core.NodeName:
+    def node(self) -> NodeName:
         """Return the node of the placement."""
         return self.placement.node
 
@@ -85,7 +94,7 @@ class WorkerClaim:
         return self.worker if self.pod_index is None else self.worker.peer(self.pod_index)
 
     @property
-    def placement(self) -> core.Placement:
+    def placement(self) -> Placement:
         """Return the node, and the devices that are known."""
         return self.allocation.placement
 
@@ -115,7 +124,7 @@ class PodClaim:
     """Time at which the kubelet accepted the pod, seconds since the epoch."""
 
     @property
-    def placement(self) -> core.Placement:
+    def placement(self) -> Placement:
         """Return the node, and the devices that are known."""
         return self.allocation.placement
 
@@ -129,23 +138,23 @@ def together(parts: Sequence[Allocation]) -> Allocation:
     for part in parts:
         extended.update(dict(part.placement.extended))
         tickets.update(part.tokens)
-    placement = core.Placement(
+    placement = Placement(
         placed[0].node,
         tuple(grant for each in placed for grant in each.devices),
-        core.MilliCpu(sum(each.cpu for each in placed)),
-        core.MiB(sum(each.memory for each in placed)),
+        MilliCpu(sum(each.cpu for each in placed)),
+        MiB(sum(each.memory for each in placed)),
         1,
-        core.amounts(extended),
+        amounts(extended),
     )
     return Allocation(placement, dict(tickets))
 
 
-def shares(placement: core.Placement) -> tuple[devices.DeviceShare, ...]:
+def shares(placement: Placement) -> tuple[devices.DeviceShare, ...]:
     """Convert a placement's devices into their form in annotation and status."""
     return tuple(map(_share, placement.devices))
 
 
-def _share(grant: core.Grant) -> devices.DeviceShare:
+def _share(grant: Grant) -> devices.DeviceShare:
     isolation, exclusive_to_namespace = sharing.held_as(grant.group)
     return devices.DeviceShare(
         uuid=grant.uuid,
@@ -163,7 +172,7 @@ def believed(held: tuple[devices.DeviceShare, ...]) -> tuple[devices.DeviceShare
     """
     once = {share.uuid: share for share in held}
     return tuple(
-        msgspec.structs.replace(share, memory_mib=believed_on_gpu(core.MiB(share.memory_mib)))
+        msgspec.structs.replace(share, memory_mib=believed_on_gpu(MiB(share.memory_mib)))
         for share in once.values()
     )
 
@@ -174,17 +183,15 @@ def placement(
     *,
     needs: Needs,
     pods: int = 1,
-) -> core.Placement:
+) -> Placement:
     """Convert devices from annotation or status into a placement."""
     grants = tuple(
-        core.Grant(
-            core.DeviceUuid(share.uuid),
-            core.MilliGpu(share.percent * MILLI_PER_PERCENT),
-            core.MiB(share.memory_mib),
+        Grant(
+            DeviceUuid(share.uuid),
+            MilliGpu(share.percent * MILLI_PER_PERCENT),
+            MiB(share.memory_mib),
             sharing.group_of(share),
         )
         for share in held
     )
-    return core.Placement(
-        core.NodeName(node), grants, needs.cpu, needs.memory, pods, needs.extended
-    )
+    return Placement(NodeName(node), grants, needs.cpu, needs.memory, pods, needs.extended)

@@ -6,8 +6,8 @@ import enum
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_crds.acceptance import Acceptance
+from gpupack_placement import Cluster, DemandLearner, Placement
 from gpupack_scheduler.ledger.arrivals import Arrivals
 from gpupack_scheduler.ledger.changes import Changes
 from gpupack_scheduler.ledger.claim_table import ClaimTable
@@ -67,7 +67,7 @@ class Ledger:
         tie_seed: int | None = TIE_SEED,
     ) -> None:
         self._clock = clock
-        self.cluster = core.Cluster(tie_seed=tie_seed)
+        self.cluster = Cluster(tie_seed=tie_seed)
         self.changes = Changes()
         self.claims = ClaimTable(self.cluster, self.changes)
         self._stores = stores = NodeStores(
@@ -77,7 +77,7 @@ class Ledger:
         self.maintained, self.failed = stores.maintained, stores.failed
         self.rejected = stores.rejected
         self.jobs = Jobs(self.claims)
-        self.learner = core.DemandLearner()
+        self.learner = DemandLearner()
         arrivals = Arrivals(self.learner)
         self.pods = Pods(
             self.claims,
@@ -114,7 +114,7 @@ class Ledger:
     def hold_plan(
         self,
         attempt: AttemptKey,
-        placements: Iterable[core.Placement],
+        placements: Iterable[Placement],
         *,
         seconds: float,
         version: str = "",
@@ -137,9 +137,7 @@ class Ledger:
             )
             self.claims.put_worker(claim)
 
-    def hold_extra_worker(
-        self, worker: WorkerKey, placement: core.Placement, *, seconds: float
-    ) -> None:
+    def hold_extra_worker(self, worker: WorkerKey, placement: Placement, *, seconds: float) -> None:
         """Hold a place for one more worker of an attempt that is planned or written.
 
         The place gets the deadline and version of the attempt's unwritten places. If there are
@@ -204,7 +202,7 @@ class Ledger:
             if self.claims.obstacle(claim.allocation, may_be_left=True):
                 self.claims.drop_worker(claim.worker)
 
-    def assume(self, ask: PodRequest, placement: core.Placement, *, seconds: float) -> PodClaim:
+    def assume(self, ask: PodRequest, placement: Placement, *, seconds: float) -> PodClaim:
         """Hold a place for a pod until its bind comes, or for `seconds`."""
         return self.hold(ask, self.claims.allocation(placement), seconds=seconds)
 

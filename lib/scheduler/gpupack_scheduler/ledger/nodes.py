@@ -20,11 +20,11 @@ from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar
 
-import gpupack_placement as core
 from gpupack_crds.acceptance import Acceptance
 from gpupack_crds.gpunode import GpuNodeSpec
 from gpupack_crds.kinds import GpuNode
 from gpupack_kubeclient import objects
+from gpupack_placement import Cluster, DeviceUuid, DuplicateDevice, Node, NodeName
 from gpupack_scheduler.errors import DuplicateGpus, InventoryInvalid
 from gpupack_scheduler.inventory import core_node
 from gpupack_scheduler.ledger.claim_table import ClaimTable
@@ -69,7 +69,7 @@ class NodeStores:
 
     def __init__(
         self,
-        cluster: core.Cluster,
+        cluster: Cluster,
         table: ClaimTable,
         observed_resources: Collection[str],
         acceptance: Acceptance | None,
@@ -86,7 +86,7 @@ class NodeStores:
         self._speeds = Speeds()
         self.maintained: dict[str, GpuNode] = {}
         """GPUNodes of which something is in maintenance, by name."""
-        self.failed: dict[core.NodeName, dict[core.DeviceUuid, str]] = {}
+        self.failed: dict[NodeName, dict[DeviceUuid, str]] = {}
         """Failed GPUs on nodes whose GPUs gpupack hands out, and why."""
         self.nodes: ByName[objects.Node] = ByName(self._nodes_changed)
         self.gpus: ByName[GpuNode] = ByName(self._gpus_changed)
@@ -112,9 +112,9 @@ class NodeStores:
             faster |= self._speeds.put(name, gpus)
             self._listings.put(name, gpus)
             self._see_maintenance(name, gpus)
-            self._see_failures(core.NodeName(name), gpus)
+            self._see_failures(NodeName(name), gpus)
             self._claims.set_terminating_on(
-                core.NodeName(name), terminating_holders(gpus) if gpus else {}
+                NodeName(name), terminating_holders(gpus) if gpus else {}
             )
         self._join([*names, *sorted(faster.difference(names))])
 
@@ -124,9 +124,9 @@ class NodeStores:
         if gpus is not None and gpus.spec.maintenance:
             self.maintained[name] = gpus
         if (before.spec if before else GpuNodeSpec()) != (gpus.spec if gpus else GpuNodeSpec()):
-            self._claims.changes.node(core.NodeName(name))
+            self._claims.changes.node(NodeName(name))
 
-    def _see_failures(self, name: core.NodeName, gpus: GpuNode | None) -> None:
+    def _see_failures(self, name: NodeName, gpus: GpuNode | None) -> None:
         """Report a node whose failed GPUs or causes changed, so that holders are checked again."""
         before = self.failed.pop(name, {})
         failed = _failed(gpus) if gpus else {}
@@ -152,7 +152,7 @@ class NodeStores:
             speeds = self._speeds.of(name)
             self._set(core_node(node, gpus, self._observed, self._acceptance, speeds=speeds))
             self.rejected.pop(name, None)
-        except core.DuplicateDevice as error:
+        except DuplicateDevice as error:
             self._reject(name, DuplicateGpus(str(error)))
         except InventoryInvalid as error:
             self._reject(name, error)
@@ -180,7 +180,7 @@ class NodeStores:
 
     def _is_on_own_node(self, name: str, uuids: AbstractSet[str], *, rival: str) -> bool:
         """Tell whether GPUs that both nodes list are on this node and not on the other."""
-        homes = {self._cluster.node_of_device(core.DeviceUuid(uuid)) for uuid in uuids}
+        homes = {self._cluster.node_of_device(DeviceUuid(uuid)) for uuid in uuids}
         if homes & {name, rival}:
             return rival not in homes
         return self._is_held(name, uuids) and not self._is_held(rival, uuids)
@@ -188,20 +188,19 @@ class NodeStores:
     def _is_held(self, name: str, uuids: AbstractSet[str]) -> bool:
         """Tell whether any of these GPUs is held there by a decision, not by an agent's report."""
         held = (
-            self._cluster.holders_of(node=core.NodeName(name), uuid=core.DeviceUuid(uuid))
-            for uuid in uuids
+            self._cluster.holders_of(node=NodeName(name), uuid=DeviceUuid(uuid)) for uuid in uuids
         )
         return any(not is_terminating(holder) for holders in held for holder in holders)
 
-    def _set(self, node: core.Node) -> None:
+    def _set(self, node: Node) -> None:
         if self._cluster.node(node.name) != node:
             self._cluster.set_node(node)
             self._claims.node_changed(node.name)
 
     def _remove(self, name: str) -> None:
         if name in self._cluster:
-            self._cluster.remove_node(core.NodeName(name))
-            self._claims.node_changed(core.NodeName(name))
+            self._cluster.remove_node(NodeName(name))
+            self._claims.node_changed(NodeName(name))
 
 
 def _disputed(uuids: AbstractSet[str], *, rival: str) -> DuplicateGpus:
@@ -211,11 +210,11 @@ def _disputed(uuids: AbstractSet[str], *, rival: str) -> DuplicateGpus:
     )
 
 
-def _failed(gpus: GpuNode) -> dict[core.DeviceUuid, str]:
+def _failed(gpus: GpuNode) -> dict[DeviceUuid, str]:
     if gpus.status.mode == "observed":
         return {}
     return {
-        core.DeviceUuid(device.uuid): device.cause
+        DeviceUuid(device.uuid): device.cause
         for device in gpus.status.devices
         if device.health == "Failed"
     }

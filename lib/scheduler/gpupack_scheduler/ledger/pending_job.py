@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack_crds import broken
 from gpupack_crds.broken import Break
 from gpupack_kubeclient import objects
+from gpupack_placement import NodeName, Reason
 from gpupack_queue import WaitReason
 from gpupack_scheduler.ledger.placed_job import (
     UNREADABLE_RULES,
@@ -28,7 +28,7 @@ MAX_RULES_BYTES: Final = 16 << 10
 """Maximum size of the rules about nodes that are kept of a job that may not move, as JSON. All
 pending jobs are in memory, of every namespace."""
 
-QUEUED_REASONS: Final = frozenset({*WaitReason, *core.Reason})
+QUEUED_REASONS: Final = frozenset({*WaitReason, *Reason})
 """Reasons that the leading extender gives."""
 
 NOT_PENDING_REASONS: Final = frozenset(
@@ -70,14 +70,14 @@ class PendingStatus(PlacedJobStatus, frozen=True):
     reason: str = ""
     attempts: tuple[PendingAttempt, ...] = ()
 
-    def to_avoid(self, now: dt.datetime, seconds: float) -> frozenset[core.NodeName]:
+    def to_avoid(self, now: dt.datetime, seconds: float) -> frozenset[NodeName]:
         """Return the nodes on which attempts broke within the last `seconds`."""
         breaks = (
             Break(each.fault.node, each.reason, each.finished_at)
             for each in self.attempts
             if each.fault is not None and each.finished_at is not None
         )
-        return frozenset(map(core.NodeName, broken.to_avoid(breaks, now, seconds)))
+        return frozenset(map(NodeName, broken.to_avoid(breaks, now, seconds)))
 
 
 class PendingJob(PlacedJob, frozen=True):

@@ -9,9 +9,9 @@ that is bound in this time until the old processes are gone.
 
 import dataclasses
 
-import gpupack_placement as core
 from gpupack_crds.gpunode import GpuHolder
 from gpupack_crds.kinds import GpuNode
+from gpupack_placement import Placement
 from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.requests.needs import NO_NEEDS
 
@@ -22,7 +22,7 @@ class TerminatingHolder:
 
     namespace: str
     name: str
-    placement: core.Placement
+    placement: Placement
 
 
 def terminating_holders(gpus: GpuNode) -> dict[str, TerminatingHolder]:
@@ -38,7 +38,7 @@ def terminating_holders(gpus: GpuNode) -> dict[str, TerminatingHolder]:
     }
 
 
-def _placement(node: str, holder: GpuHolder) -> core.Placement:
+def _placement(node: str, holder: GpuHolder) -> Placement:
     """Return the devices without CPU and memory, which are unknown, and without a pod.
 
     The kubelet no longer counts the pod among its pods.

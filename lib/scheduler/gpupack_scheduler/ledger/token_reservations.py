@@ -18,8 +18,8 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-import gpupack_placement as core
 from gpupack_crds import names
+from gpupack_placement import WHOLE_GPU, Cluster, Grant, Holder, NodeName, Placement
 from gpupack_scheduler.ledger.claims import Allocation, DeviceTokens
 from gpupack_scheduler.ledger.workers import token_holder
 
@@ -27,19 +27,19 @@ from gpupack_scheduler.ledger.workers import token_holder
 class TokenReservations:
     """The whole free GPUs of each node that are held for such tokens: as many as needed, or all."""
 
-    def __init__(self, cluster: core.Cluster) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._nodes: dict[core.Holder, core.NodeName] = {}
-        self._on: dict[core.NodeName, dict[core.Holder, DeviceTokens]] = defaultdict(dict)
+        self._nodes: dict[Holder, NodeName] = {}
+        self._on: dict[NodeName, dict[Holder, DeviceTokens]] = defaultdict(dict)
 
-    def on(self, fork: core.Cluster) -> "TokenReservations":
+    def on(self, fork: Cluster) -> "TokenReservations":
         """Return the same tokens on a fork of the cluster; the two are independent from now on."""
         twin = TokenReservations(fork)
         twin._nodes = self._nodes.copy()
         twin._on.update({node: held.copy() for node, held in self._on.items()})
         return twin
 
-    def put(self, holder: core.Holder, allocation: Allocation | None) -> None:
+    def put(self, holder: Holder, allocation: Allocation | None) -> None:
         """Replace the tokens of a holder by those of this place."""
         before = self._nodes.pop(holder, None)
         if before is not None:
@@ -51,7 +51,7 @@ class TokenReservations:
         for node in (name for name in changed if name is not None):
             self.recompute(node)
 
-    def needed(self, node: core.NodeName, resource: str) -> int:
+    def needed(self, node: NodeName, resource: str) -> int:
         """Return how many GPUs of a resource (placement's name) the tokens on the node need."""
         held = self._on[node].values() if node in self._on else ()
         if resource:
@@ -59,7 +59,7 @@ class TokenReservations:
         slots = _total(held, names.GPU_SHARE)
         return _total(held, names.GPU) - -slots // names.SHARE_SLOTS_PER_GPU
 
-    def recompute(self, name: core.NodeName) -> None:
+    def recompute(self, name: NodeName) -> None:
         """Choose a node's GPUs again; call this after any change there."""
         holder = token_holder(name)
         if name not in self._on:
@@ -69,29 +69,29 @@ class TokenReservations:
         if not self._on[name]:
             del self._on[name]
         elif chosen := self._last_free(name):
-            self._cluster.adopt(holder, core.Placement(name, chosen, pods=0))
+            self._cluster.adopt(holder, Placement(name, chosen, pods=0))
 
-    def _last_free(self, name: core.NodeName) -> tuple[core.Grant, ...]:
+    def _last_free(self, name: NodeName) -> tuple[Grant, ...]:
         node = self._cluster.node(name)
         needed = {each: self.needed(name, each) for each in node.resources} if node else {}
         if node is None or not any(needed.values()):
             return ()
         devices = {device.uuid: device for device in node.devices}
-        free: dict[str, list[core.Grant]] = {resource: [] for resource in needed}
+        free: dict[str, list[Grant]] = {resource: [] for resource in needed}
         for each in self._cluster.free_devices(name):
             device = devices[each.uuid]
             if device.is_slice:
                 is_free = not self._cluster.holders_of(node=name, uuid=each.uuid)
             else:
-                is_free = (each.milli, each.memory) == (core.WHOLE_GPU, device.memory)
+                is_free = (each.milli, each.memory) == (WHOLE_GPU, device.memory)
             if is_free:
-                grant = core.Grant(each.uuid, core.WHOLE_GPU, device.memory)
+                grant = Grant(each.uuid, WHOLE_GPU, device.memory)
                 free[device.resource].append(grant)
         chosen = (_last(free[each], number) for each, number in needed.items())
         return tuple(itertools.chain.from_iterable(chosen))
 
 
-def _last(grants: Sequence[core.Grant], number: int) -> Sequence[core.Grant]:
+def _last(grants: Sequence[Grant], number: int) -> Sequence[Grant]:
     return grants[-number:] if number else ()
 
 

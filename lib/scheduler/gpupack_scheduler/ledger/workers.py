@@ -15,10 +15,10 @@ namespace.
 import dataclasses
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_crds.gpujob import MAX_WORKERS
 from gpupack_kubeclient import objects
+from gpupack_placement import Holder, NodeName
 
 _LINGERING = "lingering/"
 
@@ -51,31 +51,31 @@ class WorkerKey:
         return WorkerKey(self.attempt, index)
 
     @property
-    def holder(self) -> core.Holder:
+    def holder(self) -> Holder:
         """Return the name of the worker in placement's cluster."""
         a = self.attempt
-        return core.Holder(f"worker/{a.namespace}/{a.job}/{a.job_uid}/{a.number}/{self.index}")
+        return Holder(f"worker/{a.namespace}/{a.job}/{a.job_uid}/{a.number}/{self.index}")
 
 
-def pod_holder(uid: str) -> core.Holder:
+def pod_holder(uid: str) -> Holder:
     """Return the name of a pod in placement's cluster."""
-    return core.Holder(f"pod/{uid}")
+    return Holder(f"pod/{uid}")
 
 
-def token_holder(node: core.NodeName) -> core.Holder:
+def token_holder(node: NodeName) -> Holder:
     """Return the name, in placement's cluster, of a node's pods that hold device tokens only."""
-    return core.Holder(f"tickets/{node}")
+    return Holder(f"tickets/{node}")
 
 
-def terminating_holder(node: core.NodeName, uid: str) -> core.Holder:
+def terminating_holder(node: NodeName, uid: str) -> Holder:
     """Return the name, in placement's cluster, of a pod that is gone and whose processes are not.
 
     The name contains the node: only an agent's report says that no other node has the same UID.
     """
-    return core.Holder(f"{_LINGERING}{node}/{uid}")
+    return Holder(f"{_LINGERING}{node}/{uid}")
 
 
-def is_terminating(holder: core.Holder) -> bool:
+def is_terminating(holder: Holder) -> bool:
     """Tell whether `lingering_holder` made the name."""
     return holder.startswith(_LINGERING)
 

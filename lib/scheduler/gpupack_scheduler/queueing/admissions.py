@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_kubeclient import objects
+from gpupack_placement import POLICIES, Cluster, Gang, NodeName, Placement
 from gpupack_queue import (
     Admit,
     Job,
@@ -81,7 +81,7 @@ LOOK_SECONDS: Final = 1.0
 """Interval at which the queue considers jobs behind the next pods, while the maximum of pods is
 being admitted: plans for more pods than can be admitted are useless."""
 
-Places = tuple[core.Placement, ...]
+Places = tuple[Placement, ...]
 
 
 class Admissions:
@@ -204,7 +204,7 @@ class Admissions:
         self._preempting.unasked.returns(uid, self._queue)
         self._see_preemption(uid)
 
-    def admitted_gang(self, attempt: AttemptKey) -> core.Gang | None:
+    def admitted_gang(self, attempt: AttemptKey) -> Gang | None:
         """Return the request of an attempt that holds places; None if it holds none."""
         self.see()
         running = self._queue.state.running.get(job_id(attempt))
@@ -316,9 +316,7 @@ class Admissions:
         self.look_at = found.due_at
         return bool(found) and not held_back
 
-    def place(
-        self, pod: PodRequest, nodes: Collection[core.NodeName]
-    ) -> core.Placement | PodClaim | Wait:
+    def place(self, pod: PodRequest, nodes: Collection[NodeName]) -> Placement | PodClaim | Wait:
         """Return where a standalone pod may go now among these nodes, or why it may not.
 
         kube-scheduler keeps such a pod pending, and calls again. The caller holds a returned
@@ -339,7 +337,7 @@ class Admissions:
                 raise NotReady("others are let in first")
         visitor = waiting_pod(pod)
 
-        def plan(cluster: core.Cluster, job: Job) -> Places | None:
+        def plan(cluster: Cluster, job: Job) -> Places | None:
             """Place the pod among `nodes`; pending jobs are planned on all nodes."""
             if job.id != visitor.id:
                 return self._plan(cluster, job)
@@ -406,7 +404,7 @@ class Admissions:
         """Return why a pod behind gpupack's gate is not in the queue; empty: no reason is known."""
         return self._waiting.obstacle(uid)
 
-    def copy(self) -> tuple[Queue, core.Cluster]:
+    def copy(self) -> tuple[Queue, Cluster]:
         """Return copies of queue and cluster, for what-if questions in any thread."""
         self._queue.drain(self._draining.movable())
         foreseen = max(self._queue.rules.max_reservations, 1)
@@ -420,7 +418,7 @@ class Admissions:
         policy_of = {job: self._waiting[job].ask.policy for job in self._waiting} | dict(also)
         by_name = self._policies.all()
 
-        def plan(cluster: core.Cluster, job: Job) -> Places | None:
+        def plan(cluster: Cluster, job: Job) -> Places | None:
             name = policy_of[job.id] if job.id in policy_of else self._policy_of(job)
             return place_by_policy(by_name[name], cluster, job)
 
@@ -488,7 +486,7 @@ class Admissions:
         self._unwritten.add(attempt)
         return True
 
-    def _admit_pod(self, waiting: GatedPodRequest, place: core.Placement) -> bool:
+    def _admit_pod(self, waiting: GatedPodRequest, place: Placement) -> bool:
         if not self._admitted_pods.free_slots():
             return False
         claim = self._admitted_pods.admit(waiting, place)
@@ -631,7 +629,7 @@ class Admissions:
             self._ledger, self._queue, self._learned, evicts=evicts, observed=observed
         )
 
-    def _plan(self, cluster: core.Cluster, job: Job) -> Places | None:
+    def _plan(self, cluster: Cluster, job: Job) -> Places | None:
         waiting = self._waiting.get(job.id)
         name = waiting.ask.policy if waiting else self._policy_of(job)
         return place_by_policy(self._policies.named(name), cluster, job)
@@ -641,4 +639,4 @@ class Admissions:
         uid, _, _ = job.id.partition("/")
         shown = self._ledger.jobs.shown(uid) if job.movable else None
         name = shown.movable.spec.policy if shown and shown.movable else None
-        return name if name in core.POLICIES else None
+        return name if name in POLICIES else None

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_kubeclient import objects
+from gpupack_placement import NodeName, Placement, Refusal, decide, policy_named
 from gpupack_queue import Tenant
 from gpupack_queue.reservation import is_free
 from gpupack_scheduler.ledger.claims import Allocation, PodClaim, State
@@ -78,7 +78,7 @@ class AdmittedPods:
         others = len(self._held) - number
         return max((MAX_ADMITTED_PODS - others) // 2 - number, 0)
 
-    def admit(self, waiting: GatedPodRequest, place: core.Placement) -> PodClaim:
+    def admit(self, waiting: GatedPodRequest, place: Placement) -> PodClaim:
         """Hold the place, and have the gate opened."""
         claim = self._ledger.assume(waiting.ask, place, seconds=SECONDS)
         self._held[claim.uid] = claim.namespace
@@ -152,12 +152,12 @@ class AdmittedPods:
 
     def _may_take(self, node: str, uid: str) -> bool:
         """Tell whether the node has a place for the pod now."""
-        ask, here = self._ledger.pods.waiting(uid), [core.NodeName(node)]
+        ask, here = self._ledger.pods.waiting(uid), [NodeName(node)]
         if ask is None or ask.request is None or self._ledger.cluster.row(here[0]) is None:
             return False
-        policy = core.policy_named("first-fit")
-        found = core.decide(self._ledger.cluster, ask.request, policy, candidates=here)
-        return not isinstance(found, core.Refusal)
+        policy = policy_named("first-fit")
+        found = decide(self._ledger.cluster, ask.request, policy, candidates=here)
+        return not isinstance(found, Refusal)
 
     def _without_their_node(self) -> Iterator[objects.Pod]:
         for uid, pod in self._ledger.pods.let_in.items():

@@ -9,7 +9,7 @@ it is not in the queue, and is submitted again later.
 from collections import Counter
 from typing import Final
 
-import gpupack_placement as core
+from gpupack_placement import Gang
 
 MAX_KINDS: Final = 64
 """Maximum of different pending requests of one namespace. Each may be planned again at each end of
@@ -31,11 +31,11 @@ class QueueCapacity:
     """The pending requests by namespace."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, Counter[core.Gang]] = {}
+        self._kinds: dict[str, Counter[Gang]] = {}
         self._outside: dict[str, dict[str, None]] = {}
         """Names of refused GPUJobs by namespace, in order."""
 
-    def obstacle(self, namespace: str, gang: core.Gang) -> str:
+    def obstacle(self, namespace: str, gang: Gang) -> str:
         """Return why another job cannot wait in the queue; empty if it can."""
         kinds = self._kinds.get(namespace, Counter())
         if kinds.total() >= MAX_JOBS:
@@ -76,11 +76,11 @@ class QueueCapacity:
         if not outside:
             self._outside.pop(namespace, None)
 
-    def add(self, namespace: str, gang: core.Gang) -> None:
+    def add(self, namespace: str, gang: Gang) -> None:
         """Add a pending job."""
         self._kinds.setdefault(namespace, Counter())[gang] += 1
 
-    def remove(self, namespace: str, gang: core.Gang) -> None:
+    def remove(self, namespace: str, gang: Gang) -> None:
         """Remove a pending job."""
         kinds = self._kinds[namespace]
         kinds[gang] -= 1
@@ -90,7 +90,7 @@ class QueueCapacity:
             del self._kinds[namespace]
 
 
-def values(gang: core.Gang) -> int:
+def values(gang: Gang) -> int:
     """Return the number of tolerations and label values of a gang."""
     selector, tolerations = gang.request.selector, len(gang.request.tolerations)
     return tolerations + (selector.requirements if selector is not None else 0)

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from math import inf
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_crds.gpunode import Maintenance
 from gpupack_crds.kinds import GpuNode
 from gpupack_crds.plan import Drained
+from gpupack_placement import Cluster, DeviceUuid, NodeName
 from gpupack_queue import Drains, Queue, RunningJob, node_to_drain
 from gpupack_scheduler.ledger.claims import State
 from gpupack_scheduler.ledger.ledger import Ledger
@@ -34,11 +34,11 @@ class DrainActions:
         """Return the devices that movable jobs leave as soon as they have another place."""
         return self._drains({"Movable", "All"}, at=inf)
 
-    def why(self, running: RunningJob) -> tuple[core.NodeName, str]:
+    def why(self, running: RunningJob) -> tuple[NodeName, str]:
         """Return the first node on which a job must leave devices, and the reason."""
         drains = self.movable()
         node = node_to_drain(running.placements, drains)
-        return (core.NodeName(""), "") if node is None else (node, self._why(running, node, inf))
+        return (NodeName(""), "") if node is None else (node, self._why(running, node, inf))
 
     def stopped(self, queue: Queue, now: float, *, settled: bool) -> Iterator[Drained]:
         """Yield attempts that must end and have not been ended yet.
@@ -63,7 +63,7 @@ class DrainActions:
             why = f"for maintenance of node {node}: {self._why(running, node, now)}"
             yield Eviction(claim.uid, claim.namespace, claim.name, GROUND, why)
 
-    def _to_stop(self, queue: Queue, now: float) -> Iterator[tuple[RunningJob, core.NodeName]]:
+    def _to_stop(self, queue: Queue, now: float) -> Iterator[tuple[RunningJob, NodeName]]:
         """Yield jobs that hold devices which must be free by now, with the node."""
         drains = self._drains({"All"}, at=now)
         cluster = self._ledger.cluster
@@ -81,14 +81,14 @@ class DrainActions:
         return reserved is not None and running.job.id in reserved.victims
 
     def _drains(self, kinds: set[str], *, at: float) -> Drains:
-        drains: dict[core.NodeName, frozenset[core.DeviceUuid] | None] = {}
+        drains: dict[NodeName, frozenset[DeviceUuid] | None] = {}
         for name, gpus in self._ledger.maintained.items():
             entries = [e for e in gpus.spec.maintenance if e.drain in kinds and _stop_at(e) <= at]
             if entries:
-                drains[core.NodeName(name)] = _devices(gpus, entries)
+                drains[NodeName(name)] = _devices(gpus, entries)
         return drains
 
-    def _why(self, running: RunningJob, node: core.NodeName, at: float) -> str:
+    def _why(self, running: RunningJob, node: NodeName, at: float) -> str:
         """Return the reason of the first entry that covers the job's devices and is due by `at`."""
         gpus = self._ledger.maintained[node]
         for entry in gpus.spec.maintenance:
@@ -98,20 +98,18 @@ class DrainActions:
         return ""
 
 
-def _is_held(
-    cluster: core.Cluster, node: core.NodeName, devices: frozenset[core.DeviceUuid] | None
-) -> bool:
+def _is_held(cluster: Cluster, node: NodeName, devices: frozenset[DeviceUuid] | None) -> bool:
     """Tell whether any holder has these devices."""
     if devices is None:
         return bool(cluster.holders_on(node))
     return any(cluster.holders_of(node=node, uuid=uuid) for uuid in devices)
 
 
-def _devices(gpus: GpuNode, entries: list[Maintenance]) -> frozenset[core.DeviceUuid] | None:
+def _devices(gpus: GpuNode, entries: list[Maintenance]) -> frozenset[DeviceUuid] | None:
     """Return the devices of the entries; None: all devices of the node."""
     if gpus.status.mode == "observed" or not all(entry.gpus for entry in entries):
         return None
-    return frozenset(core.DeviceUuid(uuid) for entry in entries for uuid in entry.gpus)
+    return frozenset(DeviceUuid(uuid) for entry in entries for uuid in entry.gpus)
 
 
 def _stop_at(entry: Maintenance) -> float:

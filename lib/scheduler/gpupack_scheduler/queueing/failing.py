@@ -9,8 +9,8 @@ says so. This module stores nothing: the GPUNode has the failure.
 from collections.abc import Iterator
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_crds.plan import Drained
+from gpupack_placement import NodeName
 from gpupack_queue import Queue, RunningJob, node_to_drain
 from gpupack_scheduler.ledger.claims import PodClaim, State
 from gpupack_scheduler.ledger.ledger import Ledger
@@ -74,7 +74,7 @@ class FailedNodeActions:
         found = self._quotas.rule_for(namespace, lambda cohort: cohort.failed_gpu_pods)
         return found is not None and found[1] == "Evict"
 
-    def _why(self, running: RunningJob, node: core.NodeName) -> str:
+    def _why(self, running: RunningJob, node: NodeName) -> str:
         causes = self._ledger.failed[node]
         grants = (grant for place in running.placements for grant in place.devices)
         uuid = next(grant.uuid for grant in grants if grant.uuid in causes)

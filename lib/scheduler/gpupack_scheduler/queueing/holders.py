@@ -10,8 +10,19 @@ import dataclasses
 import itertools
 from collections.abc import Collection, Iterable, Iterator
 
-import gpupack_placement as core
 from gpupack_crds import names
+from gpupack_placement import (
+    WHOLE_GPU,
+    Cluster,
+    Device,
+    DeviceUuid,
+    Gang,
+    Grant,
+    Placement,
+    Request,
+    Share,
+    Spread,
+)
 from gpupack_queue import Job, JobId, Tenant
 from gpupack_scheduler.ledger.claims import Allocation, DeviceTokens, PodClaim
 from gpupack_scheduler.ledger.jobs import ShownJob
@@ -24,14 +35,12 @@ from gpupack_scheduler.requests import gang_request, sharing
 class AssumedPlaces:
     """Assumed GPUs of holders of which only the number of GPUs is known."""
 
-    def __init__(self, cluster: core.Cluster) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._of: dict[JobId, set[core.DeviceUuid]] = {}
-        self._taken: set[core.DeviceUuid] = set()
+        self._of: dict[JobId, set[DeviceUuid]] = {}
+        self._taken: set[DeviceUuid] = set()
 
-    def places(
-        self, holder: JobId, allocations: Iterable[Allocation]
-    ) -> tuple[core.Placement, ...]:
+    def places(self, holder: JobId, allocations: Iterable[Allocation]) -> tuple[Placement, ...]:
         """Return what a holder holds, with devices if there are enough."""
         self.forget(holder)
         return tuple(self._place(holder, each) for each in allocations)
@@ -40,7 +49,7 @@ class AssumedPlaces:
         """Forget a holder that holds nothing any more."""
         self._taken -= self._of.pop(holder, set())
 
-    def _place(self, holder: JobId, allocation: Allocation) -> core.Placement:
+    def _place(self, holder: JobId, allocation: Allocation) -> Placement:
         node = self._cluster.node(allocation.node)
         if node is None or not allocation.tokens:
             return allocation.placement
@@ -48,7 +57,7 @@ class AssumedPlaces:
         taken = self._taken | known
         spare = [device for device in node.devices if device.uuid not in taken]
         grants = tuple(
-            core.Grant(device.uuid, core.WHOLE_GPU, device.memory)
+            Grant(device.uuid, WHOLE_GPU, device.memory)
             for resource in node.resources
             for device in _first(spare, resource, allocation.tokens)
         )
@@ -58,15 +67,13 @@ class AssumedPlaces:
         devices = (*allocation.placement.devices, *grants)
         return dataclasses.replace(allocation.placement, devices=devices)
 
-    def _keep(self, holder: JobId, uuids: Iterator[core.DeviceUuid]) -> None:
+    def _keep(self, holder: JobId, uuids: Iterator[DeviceUuid]) -> None:
         kept = set(uuids)
         self._of.setdefault(holder, set()).update(kept)
         self._taken |= kept
 
 
-def _first(
-    devices: Iterable[core.Device], resource: str, tickets: DeviceTokens
-) -> Iterator[core.Device]:
+def _first(devices: Iterable[Device], resource: str, tickets: DeviceTokens) -> Iterator[Device]:
     """Return as many devices of a resource as there are tokens for it."""
     serving = (device for device in devices if device.resource == resource)
     return itertools.islice(serving, tickets.get(resource or names.GPU, 0))
@@ -74,7 +81,7 @@ def _first(
 
 def gang_job(
     attempt: AttemptKey,
-    places: tuple[core.Placement, ...],
+    places: tuple[Placement, ...],
     shown: ShownJob | None,
     estimate: float | None,
     *,
@@ -99,13 +106,13 @@ def gang_job(
         estimate=estimate,
         name=attempt.job,
         movable=is_read and shown is not None and shown.movable is not None,
-        extra_workers=shown.extra if shown and is_read and found.spread == core.Spread() else 0,
+        extra_workers=shown.extra if shown and is_read and found.spread == Spread() else 0,
         held_since=shown.held_since.timestamp() if shown and shown.held_since else None,
     )
 
 
 def pod_job(
-    job: JobId, pod: PodClaim | TerminatingHolder, place: core.Placement, *, evicts: bool
+    job: JobId, pod: PodClaim | TerminatingHolder, place: Placement, *, evicts: bool
 ) -> Job:
     """Return the job of a standalone or lingering pod; a lingering one cannot be preempted."""
     found = Job(
@@ -122,18 +129,15 @@ def pod_job(
     )
 
 
-def _asked(held: core.Grant) -> core.Share:
+def _asked(held: Grant) -> Share:
     isolation, _ = sharing.held_as(held.group)
-    return core.Share(held.milli, held.memory, held.group, limited=isolation == "limited")
+    return Share(held.milli, held.memory, held.group, limited=isolation == "limited")
 
 
-def _gang(places: tuple[core.Placement, ...]) -> core.Gang:
+def _gang(places: tuple[Placement, ...]) -> Gang:
     """Return the request of a gang as far as its places show it."""
     first = places[0]
-    share = next((grant for grant in first.devices if grant.milli < core.WHOLE_GPU), None)
-    if share is not None:
-        asked = core.Request(share=_asked(share))
-    else:
-        asked = core.Request(gpus=len(first.devices))
-    asked = dataclasses.replace(asked, cpu=first.cpu, memory=first.memory, extended=first.extended)
-    return core.Gang(len(places), asked)
+    share = next((grant for grant in first.devices if grant.milli < WHOLE_GPU), None)
+    size = Request(share=_asked(share)) if share else Request(gpus=len(first.devices))
+    asked = dataclasses.replace(size, cpu=first.cpu, memory=first.memory, extended=first.extended)
+    return Gang(len(places), asked)

@@ -9,7 +9,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import gpupack_placement as core
+from gpupack_placement import NodeName
 from gpupack_scheduler.ledger.claims import Allocation, PodClaim, together
 from gpupack_scheduler.ledger.workers import WorkerKey
 
@@ -103,9 +103,9 @@ def divide(
     return tuple(held[worker] for worker in sorted(held, key=lambda of: of.index)), others
 
 
-def _by_node(held: Held) -> dict[core.NodeName, list[Allocation]]:
+def _by_node(held: Held) -> dict[NodeName, list[Allocation]]:
     """Group places by node: a gang has a thousand workers, but few of them on one node."""
-    found = defaultdict[core.NodeName, list[Allocation]](list)
+    found = defaultdict[NodeName, list[Allocation]](list)
     for each in held:
         found[each.node].append(each)
     return found

@@ -14,8 +14,8 @@ import datetime as dt
 import math
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_crds.plan import MoveOrder
+from gpupack_placement import NodeName
 from gpupack_queue import (
     CancelReservation,
     Job,
@@ -53,7 +53,7 @@ class _Made:
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Deferred:
     move: Move
-    node: core.NodeName
+    node: NodeName
     why: str
 
 

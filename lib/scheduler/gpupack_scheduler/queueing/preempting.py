@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_crds.gpujob_status import PREEMPTION_TEXTS, Preemption
 from gpupack_crds.plan import Stop
+from gpupack_placement import Request
 from gpupack_placement.feasibility import usable
 from gpupack_queue import CancelReservation, JobId, Preempt, Queue
 from gpupack_queue.reasons import name_of
@@ -206,7 +206,7 @@ class PreemptionActions:
         self._made.found(decision, now)
         queue.reserve(decision, self._ledger.cluster, now)
 
-    def _is_possible(self, request: core.Request, place: Allocation) -> bool:
+    def _is_possible(self, request: Request, place: Allocation) -> bool:
         """Tell whether the place fits the pod's request and rules, which can be narrower now."""
         row = self._ledger.cluster.row(place.node)
         if row is None or mismatch(request, place):

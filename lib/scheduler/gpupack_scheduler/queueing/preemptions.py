@@ -15,9 +15,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack_crds.gpujob_status import Preemption, Victims
 from gpupack_crds.placement import WorkerPlacement, by_node, by_worker
+from gpupack_placement import Placement
 from gpupack_queue import JobId, Preempt, PreemptionReason, Victim
 from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.ledger.claims import Allocation
@@ -114,7 +114,7 @@ class PreemptionRecords:
         return None if made is None else to_status(made.decision, made.since, made.gained)
 
 
-def shares(placements: Iterable[core.Placement]) -> Iterable[WorkerPlacement]:
+def shares(placements: Iterable[Placement]) -> Iterable[WorkerPlacement]:
     """Return the place of each worker in the form of statuses."""
     return (
         WorkerPlacement(worker=index, node=each.node, devices=claims.shares(each))

@@ -20,9 +20,9 @@ from itertools import islice
 from math import inf
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_kubeclient import objects
+from gpupack_placement import POLICIES, Cluster, LedgerConflict
 from gpupack_queue.state import Findings
 from gpupack_scheduler.decisions import Decisions
 from gpupack_scheduler.errors import QueueFull
@@ -130,7 +130,7 @@ class ReadOnlyQueue:
         """
         try:
             self._follow()
-        except core.LedgerConflict:
+        except LedgerConflict:
             log.exception("the queue is followed again")
             self.admissions.restart()
             self._unseen |= self._waiting.keys()
@@ -145,7 +145,7 @@ class ReadOnlyQueue:
         """Return why a pending GPUJob is not in the queue; empty: it is, or does not wait."""
         return self._outside.get(uid, "")
 
-    def remember(self, found: Findings, fork: core.Cluster) -> None:
+    def remember(self, found: Findings, fork: Cluster) -> None:
         """Remember what cycles on a copy found out, if nothing was decided there."""
         self.admissions.queue.state.restore(found)
         self._ledger.cluster.copy_figures(fork)
@@ -190,7 +190,7 @@ class ReadOnlyQueue:
         return GangRequest(
             attempt=_attempt(job),
             gang=gang,
-            policy=job.spec.policy if job.spec.policy in core.POLICIES else None,
+            policy=job.spec.policy if job.spec.policy in POLICIES else None,
             priority=priority,
             submitted=_created(job),
             since=since.timestamp() if (since := job.waits_since) else None,

@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_crds.gpujob import MAX_WORKERS
+from gpupack_placement import NodeName
 from gpupack_queue import Job, JobId, Queue, extra_worker
 from gpupack_scheduler.ledger.changes import Changes
 from gpupack_scheduler.ledger.claims import Allocation, PodClaim
@@ -219,7 +219,7 @@ class RunningHolders:
     def _see_pod(self, uid: str, claim: PodClaim | None, now: float) -> None:
         self._follow(pod_id(uid), claim, claim.allocation if claim else None, now)
 
-    def _see_terminating(self, node: core.NodeName, uid: str, now: float) -> None:
+    def _see_terminating(self, node: NodeName, uid: str, now: float) -> None:
         """Update a lingering pod: deletion by force does not exempt its GPUs from quota."""
         lingers = self._ledger.claims.terminating_holder(node, uid)
         allocation = Allocation(lingers.placement) if lingers else None
@@ -244,7 +244,7 @@ class RunningHolders:
             found = holders.pod_job(job, pod, held[0].placement, evicts=self._evicts)
             self._start(found, held, now, since=began)
 
-    def _see_nodes(self, nodes: Collection[core.NodeName], now: float) -> None:
+    def _see_nodes(self, nodes: Collection[NodeName], now: float) -> None:
         """Update jobs with device tokens on these nodes, whose GPUs are assumed again."""
         if not nodes:
             return

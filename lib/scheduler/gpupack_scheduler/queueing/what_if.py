@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Self
 
-import gpupack_placement as core
 from gpupack_crds.gpuquota import QUOTA_NAME, GpuQuotaSpec
 from gpupack_crds.kinds import GpuQuota
 from gpupack_kubeclient import objects
+from gpupack_placement import Cluster, NodeName
 from gpupack_queue import Job, JobId, Planner, PredictedStart, Queue, Quotas, Wait, WhatIf
 from gpupack_queue.state import Findings
 from gpupack_scheduler.decisions import Decisions
@@ -31,7 +31,7 @@ class Changes:
         quotas: GPUQuotas, by namespace, instead of the existing ones.
     """
 
-    without_nodes: Collection[core.NodeName] = ()
+    without_nodes: Collection[NodeName] = ()
     quotas: Mapping[str, GpuQuotaSpec] = dataclasses.field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -87,7 +87,7 @@ class Prepared:
     """
 
     queue: Queue
-    cluster: core.Cluster
+    cluster: Cluster
     plan: Planner
     now: float
     changes: Changes = Changes()

@@ -7,12 +7,12 @@ from typing import Final
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack_crds import quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.wire import wire_name
 from gpupack_kubeclient import objects
+from gpupack_placement import Gang, Interconnect, Invalid, MiB, Request, Spread, require_model
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.ledger.placed_job import PlacedJob
 from gpupack_scheduler.limits import believed
@@ -36,7 +36,7 @@ _SPEC_FIELDS: Final = (
 
 def gang(
     spec: GpuJobSpec, pod_spec: msgspec.Raw, observed: Collection[str], *, namespace: str
-) -> core.Gang:
+) -> Gang:
     """Return the request of all workers that start together.
 
     `pod_spec` may be unchecked: no API server has validated it.
@@ -49,12 +49,12 @@ def gang(
     _require_no_others(worker, spec.resource_name, observed)
     try:
         request = _request(spec, worker, rules, observed, namespace=namespace)
-        return core.Gang(spec.least, request, _spread(spec))
-    except (QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
+        return Gang(spec.least, request, _spread(spec))
+    except (QuantityInvalid, Invalid, ValueError, ArithmeticError) as error:
         raise RequestInvalid(f"spec cannot be planned: {error}") from error
 
 
-def of_placed(job: PlacedJob, observed: Collection[str]) -> core.Gang | None:
+def of_placed(job: PlacedJob, observed: Collection[str]) -> Gang | None:
     """Return the request of a job's workers as they were planned; None if it cannot be read."""
     if job.status.planned_pod is not None and job.status.planned_pod.omitted:
         return None
@@ -87,17 +87,17 @@ def _request(
     observed: Collection[str],
     *,
     namespace: str,
-) -> core.Request:
+) -> Request:
     for model in spec.gpu_models:
-        core.require_model(model)
+        require_model(model)
     selector, tolerations = rules.parse()
     ask = gpu_request.of_job(spec, observed, namespace=namespace)
     of_pod = pod_request.request(worker, ask, observed, selector=selector, tolerations=tolerations)
     return dataclasses.replace(
         of_pod,
         models=spec.gpu_models,
-        min_memory=core.MiB(believed(quantity.mebibytes(spec.min_memory or 0))),
-        interconnect=core.Interconnect(spec.interconnect),
+        min_memory=MiB(believed(quantity.mebibytes(spec.min_memory or 0))),
+        interconnect=Interconnect(spec.interconnect),
     )
 
 
@@ -117,10 +117,10 @@ def _require_no_others(worker: objects.PodSpec, resource: str, observed: Collect
                 )
 
 
-def _spread(spec: GpuJobSpec) -> core.Spread:
+def _spread(spec: GpuJobSpec) -> Spread:
     if spec.spread is None:
-        return core.Spread()
-    return core.Spread(
+        return Spread()
+    return Spread(
         max_nodes=spec.spread.max_nodes,
         one_worker_per_node=spec.spread.one_worker_per_node,
         same_clique=spec.spread.one_clique,

@@ -13,9 +13,9 @@ GPUJobs of the acceptance namespace test GPUs before their use, and get no other
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-import gpupack_placement as core
 from gpupack_crds import names, quantity
 from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_placement import REPLICA, MiB, MilliGpu, Share, Slices
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.inventory import ACCEPTANCE
 from gpupack_scheduler.limits import MAX_GPUS, believed_on_gpu
@@ -35,8 +35,8 @@ class GpuRequest:
     """Exactly one of whole GPUs, a share of one, or MIG slices; `resource` is placement's name."""
 
     gpus: int | None = None
-    share: core.Share | None = None
-    slices: core.Slices | None = None
+    share: Share | None = None
+    slices: Slices | None = None
     resource: str = ""
 
 
@@ -109,7 +109,7 @@ def total(parts: Sequence[GpuRequest]) -> GpuRequest:
             "ask for fewer, in more pods"
         )
     if first.slices is not None:
-        return GpuRequest(slices=core.Slices(first.slices.profile, number))
+        return GpuRequest(slices=Slices(first.slices.profile, number))
     return GpuRequest(gpus=number, resource=first.resource)
 
 
@@ -135,7 +135,7 @@ def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> Gp
     if spec.mig is not None:
         if resource != names.GPU:
             raise RequestInvalid(f"{resource} has no mig; remove mig or resourceName")
-        return GpuRequest(slices=core.Slices(spec.mig, spec.gpus or 1))
+        return GpuRequest(slices=Slices(spec.mig, spec.gpus or 1))
     if spec.share is None and namespace == names.ACCEPTANCE_NAMESPACE and resource == names.GPU:
         return GpuRequest(gpus=spec.gpus, resource=ACCEPTANCE)
     if spec.share is None and resource.endswith(names.SHARED_SUFFIX):
@@ -145,7 +145,7 @@ def of_job(spec: GpuJobSpec, observed: Collection[str], *, namespace: str) -> Gp
     if resource != names.GPU:
         raise RequestInvalid(f"GPUs of {resource} cannot be shared; ask for whole ones with gpus")
     memory = _share_memory("share.memory", spec.share.memory)
-    share = core.Share(core.MilliGpu(spec.share.percent * MILLI_PER_PERCENT), memory)
+    share = Share(MilliGpu(spec.share.percent * MILLI_PER_PERCENT), memory)
     asked = sharing.in_isolation_group(
         share,
         isolation=spec.share.isolation,
@@ -176,19 +176,19 @@ def _replica(kind: str, number: int) -> GpuRequest:
             f"{kind} is {number}; ask for 1: it is a replica of a shared GPU, and two may be of "
             "the same GPU"
         )
-    return GpuRequest(slices=core.Slices(core.REPLICA), resource=kind)
+    return GpuRequest(slices=Slices(REPLICA), resource=kind)
 
 
-def _slices(kind: str, asked: str | float) -> core.Slices:
+def _slices(kind: str, asked: str | float) -> Slices:
     profile, number = names.mig_profile(kind), _whole(kind, asked)
     if not profile:
         raise RequestInvalid(
             f"{kind} names no MIG profile; ask for one such as {names.MIG_PREFIX}1g.18gb"
         )
-    return core.Slices(profile, number)
+    return Slices(profile, number)
 
 
-def _share(limits: Quantities) -> core.Share:
+def _share(limits: Quantities) -> Share:
     missing = [name for name in _OF_A_SHARE if name not in limits]
     if missing:
         raise RequestInvalid(
@@ -201,10 +201,10 @@ def _share(limits: Quantities) -> core.Share:
             f"{names.GPU_SHARE} is {slots}; a container gets one share of one GPU: ask for 1"
         )
     memory = _share_memory(names.GPU_MEMORY, limits[names.GPU_MEMORY])
-    return core.Share(_share_milli(limits[names.GPU_PERCENT]), memory)
+    return Share(_share_milli(limits[names.GPU_PERCENT]), memory)
 
 
-def _share_milli(asked: str | float) -> core.MilliGpu:
+def _share_milli(asked: str | float) -> MilliGpu:
     percent = quantity.count(asked)
     if percent == _WHOLE_PERCENT:
         raise RequestInvalid(
@@ -212,10 +212,10 @@ def _share_milli(asked: str | float) -> core.MilliGpu:
         )
     if not 0 < percent < _WHOLE_PERCENT:
         raise RequestInvalid(f"{names.GPU_PERCENT} is {percent}; ask for 1 to 99")
-    return core.MilliGpu(percent * MILLI_PER_PERCENT)
+    return MilliGpu(percent * MILLI_PER_PERCENT)
 
 
-def _share_memory(name: str, asked: str | float) -> core.MiB:
+def _share_memory(name: str, asked: str | float) -> MiB:
     memory = quantity.mebibytes(asked)
     if not memory:
         raise RequestInvalid(

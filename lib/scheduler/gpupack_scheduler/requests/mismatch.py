@@ -6,8 +6,8 @@ container gets the devices of the place, so both must be equal. CPU and memory m
 kube-scheduler and kubelet enforce the pod's own request.
 """
 
-import gpupack_placement as core
 from gpupack_crds import names
+from gpupack_placement import MiB, MilliGpu, Request, memory_text
 from gpupack_scheduler.ledger.claims import Allocation
 from gpupack_scheduler.requests import sharing
 from gpupack_scheduler.requests.gpu_request import MILLI_PER_PERCENT
@@ -16,7 +16,7 @@ SLICE = "MIG-"
 """Prefix of NVIDIA's UUIDs of MIG slices, and of gpupack's UUIDs of simulated ones."""
 
 
-def mismatch(request: core.Request, allocation: Allocation) -> str:
+def mismatch(request: Request, allocation: Allocation) -> str:
     """Return why a pod with this request cannot have the place; empty if it can."""
     asked, held = _asked(request), _held(allocation)
     if asked == held:
@@ -24,7 +24,7 @@ def mismatch(request: core.Request, allocation: Allocation) -> str:
     return f"the pod asks for {asked}, but its worker's place is {held}; ask for the same GPUs"
 
 
-def _asked(request: core.Request) -> str:
+def _asked(request: Request) -> str:
     if request.share is not None:
         return _share(request.share.milli, request.share.memory, request.share.group)
     if request.slices is not None and request.resource:
@@ -44,7 +44,7 @@ def _held(allocation: Allocation) -> str:
     return " and ".join([*parts, *(_whole(number, name) for name, number in counts.items())])
 
 
-def _share(milli: core.MilliGpu, memory: core.MiB, group: str) -> str:
+def _share(milli: MilliGpu, memory: MiB, group: str) -> str:
     isolation, exclusive_to_namespace = sharing.held_as(group)
     kind = "" if isolation == "cooperative" else f"{isolation} "
     alone = (
@@ -52,7 +52,7 @@ def _share(milli: core.MilliGpu, memory: core.MiB, group: str) -> str:
         if exclusive_to_namespace
         else ""
     )
-    return f"a {kind}share of {milli // MILLI_PER_PERCENT}% and {core.memory_text(memory)}{alone}"
+    return f"a {kind}share of {milli // MILLI_PER_PERCENT}% and {memory_text(memory)}{alone}"
 
 
 def _slices(number: int) -> str:

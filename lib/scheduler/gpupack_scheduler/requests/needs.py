@@ -5,9 +5,9 @@ import dataclasses
 from collections.abc import Collection
 from typing import Final, Self
 
-import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_devices.units import NO_CPU, NO_MEMORY
+from gpupack_placement import NO_AMOUNTS, Amounts, MiB, MilliCpu, Placement, Request
 
 MAX_NAMES: Final = 32
 """Maximum number of extended resources that count for one pod; real pods have one or two."""
@@ -19,12 +19,12 @@ _NOT_EXTENDED: Final = frozenset({"cpu", "memory", "pods"})
 class Needs:
     """CPU, memory, and everything else that is no GPU: RDMA devices, huge pages, local disk."""
 
-    cpu: core.MilliCpu = NO_CPU
-    memory: core.MiB = NO_MEMORY
-    extended: core.Amounts = core.NO_AMOUNTS
+    cpu: MilliCpu = NO_CPU
+    memory: MiB = NO_MEMORY
+    extended: Amounts = NO_AMOUNTS
 
     @classmethod
-    def of(cls, held: core.Placement | core.Request) -> Self:
+    def of(cls, held: Placement | Request) -> Self:
         """Return the resources of a placement or of a request."""
         return cls(held.cpu, held.memory, held.extended)
 

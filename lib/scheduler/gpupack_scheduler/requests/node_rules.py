@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack_kubeclient import objects
+from gpupack_placement import Effect, NodeSelector, Operator, Requirement, TolerationOperator
+from gpupack_placement import Term as PlacementTerm
+from gpupack_placement import Toleration as PlacementToleration
 from gpupack_scheduler.errors import RequestInvalid
 
 MAX_CONDITIONS: Final = 512
@@ -79,7 +81,9 @@ class NodeRules(objects.View, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
     affinity: Affinity | None = None
 
-    def parse(self) -> tuple[core.NodeSelector | None, tuple[core.Toleration, ...]]:
+    def parse(
+        self,
+    ) -> tuple[NodeSelector | None, tuple[PlacementToleration, ...]]:
         """Convert the rules into placement's types.
 
         Raises:
@@ -90,11 +94,11 @@ class NodeRules(objects.View, frozen=True):
         self._require_few(terms or ())
         return self._selector(terms), tuple(map(_toleration, self.tolerations))
 
-    def _selector(self, terms: tuple[Term, ...] | None) -> core.NodeSelector | None:
+    def _selector(self, terms: tuple[Term, ...] | None) -> NodeSelector | None:
         if not self.node_selector and terms is None:
             return None
         parsed = None if terms is None else tuple(map(_term, terms))
-        return core.NodeSelector(tuple(sorted(self.node_selector.items())), parsed)
+        return NodeSelector(tuple(sorted(self.node_selector.items())), parsed)
 
     def _require_few(self, terms: Sequence[Term]) -> None:
         expressions = [e for term in terms for e in (*term.match_expressions, *term.match_fields)]
@@ -144,21 +148,21 @@ def _require_at_most(max_number: int, found: int, what: str) -> None:
         )
 
 
-def _term(term: Term) -> core.Term:
-    return core.Term(
+def _term(term: Term) -> PlacementTerm:
+    return PlacementTerm(
         tuple(map(_requirement, term.match_expressions)),
         tuple(map(_requirement, term.match_fields)),
     )
 
 
-def _requirement(expression: Expression) -> core.Requirement:
-    return core.Requirement(expression.key, core.Operator(expression.operator), expression.values)
+def _requirement(expression: Expression) -> Requirement:
+    return Requirement(expression.key, Operator(expression.operator), expression.values)
 
 
-def _toleration(toleration: Toleration) -> core.Toleration:
-    return core.Toleration(
+def _toleration(toleration: Toleration) -> PlacementToleration:
+    return PlacementToleration(
         key=toleration.key,
-        operator=core.TolerationOperator(toleration.operator or "Equal"),
+        operator=TolerationOperator(toleration.operator or "Equal"),
         value=toleration.value,
-        effect=core.Effect(toleration.effect) if toleration.effect else None,
+        effect=Effect(toleration.effect) if toleration.effect else None,
     )

@@ -11,9 +11,9 @@ from collections.abc import Collection
 
 import msgspec
 
-import gpupack_placement as core
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_kubeclient import objects
+from gpupack_placement import Invalid, NodeSelector, Request, Toleration, TolerationOperator
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.ledger.gated_pod import GatedPodSpec
 from gpupack_scheduler.ledger.workers import WorkerKey, worker_of
@@ -23,7 +23,7 @@ from gpupack_scheduler.requests.gpu_request import GpuRequest
 from gpupack_scheduler.requests.needs import MAX_NAMES
 from gpupack_scheduler.requests.node_rules import RawRules
 
-_EVERY_TAINT = (core.Toleration(operator=core.TolerationOperator.EXISTS),)
+_EVERY_TAINT = (Toleration(operator=TolerationOperator.EXISTS),)
 
 
 class CalledPodSpec(objects.PodSpec, frozen=True):
@@ -49,7 +49,7 @@ class PodRequest:
     name: str
     worker: WorkerKey | None
     """The worker that the pod is; None: a standalone pod."""
-    request: core.Request | None
+    request: Request | None
     """The request; None: it can never be served, and `refusal` is the reason."""
     refusal: str = ""
     priority: int = 0
@@ -57,7 +57,7 @@ class PodRequest:
     created: float = 0.0
     """Creation time of the pod, seconds since the epoch."""
 
-    def served(self) -> core.Request:
+    def served(self) -> Request:
         """Return the request.
 
         Raises:
@@ -110,9 +110,9 @@ def request(
     ask: GpuRequest,
     observed: Collection[str],
     *,
-    selector: core.NodeSelector | None,
-    tolerations: tuple[core.Toleration, ...],
-) -> core.Request:
+    selector: NodeSelector | None,
+    tolerations: tuple[Toleration, ...],
+) -> Request:
     """Return the request of a pod with this spec.
 
     Raises:
@@ -129,7 +129,7 @@ def request(
             f"it requests {len(needs.extended)} resources besides CPU, memory and GPUs; at most "
             f"{MAX_NAMES} are counted: remove those that it does not need"
         )
-    return core.Request(
+    return Request(
         gpus=ask.gpus,
         share=ask.share,
         slices=ask.slices,
@@ -152,7 +152,7 @@ def _ask(
     asked, refusal = None, ""
     try:
         asked = _request(pod, spec, rules, observed)
-    except (RequestInvalid, QuantityInvalid, core.Invalid, ValueError, ArithmeticError) as error:
+    except (RequestInvalid, QuantityInvalid, Invalid, ValueError, ArithmeticError) as error:
         refusal = f"pod {pod.metadata.name}: {error}"
     return PodRequest(
         uid=pod.metadata.uid,
@@ -171,7 +171,7 @@ def _request(
     spec: objects.PodSpec,
     rules: RawRules | None,
     observed: Collection[str],
-) -> core.Request:
+) -> Request:
     early = [c for c in pod_resources.plain_init(spec) if _asks(c, ())]
     asking = [c for c in pod_resources.long_running(spec) if _asks(c, observed)]
     if early or not asking:

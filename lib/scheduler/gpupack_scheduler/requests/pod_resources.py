@@ -19,10 +19,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
-import gpupack_placement as core
 from gpupack_crds import names, quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_kubeclient import objects
+from gpupack_placement import MAX_AMOUNT, MiB, MilliCpu, amounts
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.limits import believed
 from gpupack_scheduler.requests.container_requests import ContainerRequests, Quantities, Quantity
@@ -66,8 +66,8 @@ def _needs(asked: ContainerRequests, gpu_resources: Collection[str]) -> Needs:
     except (QuantityInvalid, ArithmeticError) as error:
         raise RequestInvalid(f"requests cannot be counted: {error}") from error
     cpu, memory = (believed(counted.pop(name, 0)) for name in _OF_NODES)
-    extended = {name: min(amount, core.MAX_AMOUNT) for name, amount in counted.items()}
-    return Needs(core.MilliCpu(cpu), core.MiB(memory), core.amounts(extended))
+    extended = {name: min(amount, MAX_AMOUNT) for name, amount in counted.items()}
+    return Needs(MilliCpu(cpu), MiB(memory), amounts(extended))
 
 
 def device_tokens(spec: objects.PodSpec, observed: Collection[str]) -> dict[str, int]:

@@ -9,10 +9,10 @@ it since limits protect nothing next to a share without limits.
 from collections.abc import Mapping
 from typing import Final, get_args
 
-import gpupack_placement as core
 from gpupack_crds import names
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.gpujob import Isolation, ShareWith
+from gpupack_placement import Share
 from gpupack_scheduler.errors import RequestInvalid
 
 _ANYONE: Final = ""
@@ -20,8 +20,8 @@ _SEPARATOR: Final = "/"
 
 
 def in_isolation_group(
-    share: core.Share, *, isolation: Isolation, share_with: ShareWith, namespace: str
-) -> core.Share:
+    share: Share, *, isolation: Isolation, share_with: ShareWith, namespace: str
+) -> Share:
     """Return the share with its group.
 
     Raises:
@@ -33,7 +33,7 @@ def in_isolation_group(
             "isolation limited"
         )
     exclusive_to_namespace = namespace if share_with == "namespace" else _ANYONE
-    return core.Share(
+    return Share(
         share.milli,
         share.memory,
         group=_group(isolation, exclusive_to_namespace),
@@ -41,9 +41,7 @@ def in_isolation_group(
     )
 
 
-def of_annotations(
-    share: core.Share, annotations: Mapping[str, str], *, namespace: str
-) -> core.Share:
+def of_annotations(share: Share, annotations: Mapping[str, str], *, namespace: str) -> Share:
     """Return the share with the group that a standalone pod's annotations name.
 
     Raises:

@@ -5,15 +5,15 @@ import msgspec
 import pytest
 from fake_api import ApiServer, connected
 
-import gpupack_placement as core
 from gpupack_crds.kinds import GpuCohort
 from gpupack_extender.queueing.forecast_writer import ForecastWriter
 from gpupack_extender.queueing.reporting import QuotaReporter
+from gpupack_placement import DemandLearner, Request, RequestMix
 from gpupack_placement.learner import FIRST_FORECAST_ARRIVALS
 from gpupack_scheduler.published_forecast import PublishedForecast
 
 COHORT = "/apis/gpupack.dev/v1beta1/gpucohorts/cluster"
-ONE = core.Request(gpus=1)
+ONE = Request(gpus=1)
 
 
 @pytest.fixture
@@ -23,9 +23,9 @@ def server():
 
 @pytest.fixture
 def learner():
-    made = core.DemandLearner()
+    made = DemandLearner()
     for number in range(FIRST_FORECAST_ARRIVALS):
-        made.record_arrival(core.Request(gpus=100) if number % 5 == 0 else ONE)
+        made.record_arrival(Request(gpus=100) if number % 5 == 0 else ONE)
     return made
 
 
@@ -81,7 +81,7 @@ async def test_who_reads_it_knows_what_was_learned_but_for_what_no_node_could_ta
     show(world, server)
     read = PublishedForecast(world.quotas)
     assert read.due()
-    assert read.take_forecast().mix == core.RequestMix.of([(ONE, 1)])
+    assert read.take_forecast().mix == RequestMix.of([(ONE, 1)])
 
 
 async def test_a_cohort_that_was_edited_during_the_write_is_written_later(world, server, writer):

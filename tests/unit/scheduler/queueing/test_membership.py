@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-import gpupack_placement as core
+from gpupack_placement import WHOLE_GPU, DeviceUuid, Grant, MiB, NodeName, Placement
 from gpupack_scheduler.ledger.claims import Allocation, PodClaim, State
 from gpupack_scheduler.ledger.workers import AttemptKey, WorkerKey
 from gpupack_scheduler.queueing import membership
@@ -12,8 +12,8 @@ PER_NODE = 8
 
 
 def place(index):
-    grant = core.Grant(core.DeviceUuid(f"GPU-{index}"), core.WHOLE_GPU, core.MiB(80 * 1024))
-    return Allocation(core.Placement(core.NodeName(f"n{index // PER_NODE}"), (grant,)))
+    grant = Grant(DeviceUuid(f"GPU-{index}"), WHOLE_GPU, MiB(80 * 1024))
+    return Allocation(Placement(NodeName(f"n{index // PER_NODE}"), (grant,)))
 
 
 def pod(index):
@@ -34,8 +34,8 @@ def test_each_worker_is_compared_with_few_others(monkeypatch, lasts):
     places = {WorkerKey(ATTEMPT, n): place(n) for n in reversed(range(WORKERS)) if lasts}
     compared = []
     is_within = membership._is_within
-    equal = core.Placement.__eq__
-    monkeypatch.setattr(core.Placement, "__eq__", lambda a, b: compared.append(a) or equal(a, b))
+    equal = Placement.__eq__
+    monkeypatch.setattr(Placement, "__eq__", lambda a, b: compared.append(a) or equal(a, b))
     monkeypatch.setattr(
         membership, "_is_within", lambda a, b: compared.append(a) or is_within(a, b)
     )
