@@ -2,9 +2,9 @@
 """The ledger, the requests and the queue: decisions without writes.
 
     API server ─ watches ─► ledger.stores ─► ledger ─► Cluster
-    pods, GPUJobs ─► asks ─► Request ─┐
-    GPUQuotas ─► queueing.quotas ──────────┼─► queueing.admissions ─► core.queueing ─► places
-                                           └─► planning: the answer to one plan call
+    pods, GPUJobs ─► requests ─► Request ─┐
+    GPUQuotas ─► queueing.quotas ─────────┼─► queueing.admissions ─► gpupack_queue ─► placements
+                                          └─► planning: the answer to one plan call
 
 The extender carries out these decisions. A component that only needs to know what would be decided
 builds the same objects from the same watches and queries them.

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
-from demand_forecast_document import SCHEMA
 
 from gpupack_crds.demand_forecast import MAX_DEMANDS, MAX_MODELS_ASKED, Demand, DemandForecast
 from gpupack_crds.gpucohort import CLUSTER_NAME
@@ -25,6 +24,7 @@ from gpupack_placement import (
 )
 from gpupack_placement import Demand as RequestDemand
 from gpupack_placement import DemandForecast as RequestForecast
+from gpupack_placement.demand_forecast_document import SCHEMA
 from gpupack_scheduler.queueing.quotas import QuotaStores
 
 MAX_CHURN_PERCENT: Final = 10_000
