@@ -81,7 +81,7 @@ def test_the_terminal_has_tables_and_what_would_have_changed_in_words(files):
     text = " ".join(output.split())
     assert "jobs wait 25.0 s on average instead of 450.0 s" in text
     assert "shorter for 1 of 2 tenants, longer for 1" in text
-    assert "stopped for others 1 instead of 0 times, and 0.1 instead of 0.0 GPU-hours" in text
+    assert "Jobs are preempted 1 instead of 0 times, and 0.1 instead of 0.0 GPU-hours" in text
 
 
 def test_a_folder_takes_the_report_with_fairness_over_time_as_its_first_picture(files):
