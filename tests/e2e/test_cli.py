@@ -227,7 +227,7 @@ def test_the_error_for_an_unavailable_cluster_is_one_line(kube, cli):
     away = cli.folder / "away"
     away.write_text(re.sub(r"(server: https://[^:]+):\d+", r"\1:1", kube.kubeconfig.read_text()))
     for command in (("jobs",), ("doctor",), ("submit", *IMAGE, "--", "true"), ("top",)):
-        one_line(cli(*command, kubeconfig=away), 69, "is the cluster up")
+        one_line(cli(*command, kubeconfig=away), 69, "check that the cluster is up")
 
 
 def test_names_of_other_users_send_no_terminal_commands(kube, cli, judged):

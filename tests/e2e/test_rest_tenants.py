@@ -40,7 +40,7 @@ CALLS = {
     "GET health": [{}],
     "GET health/ready": [{}],
     "GET events": [each | {"full": True, "seconds": 3} for each in LISTED],
-    "GET jobs": [*LISTED, {"phase": "Running"}, {"after": THEIRS}],
+    "GET jobs": [*LISTED, {"phase": "Running"}, {"after": f"{THEIRS}/a"}],
     "GET jobs/{namespace}/{name}": PATHS_OF_JOBS,
     "GET jobs/{namespace}/{name}/explain": [
         *PATHS_OF_JOBS,

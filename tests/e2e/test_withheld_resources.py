@@ -21,7 +21,7 @@ NVIDIA = asking(limits={"nvidia.com/gpu": "2"})
 def test_a_request_for_gpus_of_a_missing_plugin_names_the_lines_to_change(tenant, workload):
     answer = tenant.try_to_create(workload({"containers": [NVIDIA]}))
     assert answer.startswith(WITHHELD)
-    assert "no node offers nvidia.com/gpu, since gpupack hands out the GPUs" in answer
+    assert "no node offers nvidia.com/gpu, because gpupack hands out the GPUs" in answer
     assert "schedulerName: gpupack, and gpupack.dev/gpu: 2 in place of nvidia.com/gpu: 2" in answer
 
 
