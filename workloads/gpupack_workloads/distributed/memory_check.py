@@ -25,14 +25,20 @@ def require_memory_on_all_ranks(
     Raises:
         OutOfMemory: a rank has less; every rank raises it.
     """
-    free = free_bytes(device) // (local_processes() if device.simulated else 1)
-    least = torch.tensor([float(free)], dtype=torch.float64, device=device.torch)
-    dist.all_reduce(least, op=dist.ReduceOp.MIN)
-    if least.item() < needed:
+    least = least_free_bytes(device)
+    if least < needed:
         raise OutOfMemory(
             f"{doing} needs {needed / GIB:.1f} GiB per process, and a process has"
-            f" {least.item() / GIB:.1f} GiB: set a smaller {smaller}"
+            f" {least / GIB:.1f} GiB: set a smaller {smaller}"
         )
+
+
+def least_free_bytes(device: Device) -> int:
+    """Return the least that a process of any rank has free; all ranks must call this together."""
+    free = free_bytes(device) // (local_processes() if device.simulated else 1)
+    least = torch.tensor(free, dtype=torch.int64, device=device.torch)
+    dist.all_reduce(least, op=dist.ReduceOp.MIN)
+    return int(least.item())
 
 
 def local_processes() -> int:

@@ -29,18 +29,18 @@ class Staging:
         stack: gives everything back when it is closed.
         out: the source's stream.
         into: the target's stream, another one even where both are of one GPU.
-        most_bytes: bytes of the largest copy.
+        max_bytes: bytes of the largest copy.
 
     Raises:
         OutOfMemory: there is not as much host memory that can be pinned.
     """
 
-    def __init__(self, stack: ExitStack, out: Stream, into: Stream, most_bytes: int) -> None:
+    def __init__(self, stack: ExitStack, out: Stream, into: Stream, max_bytes: int) -> None:
         self._out, self._into = out, into
         self._begun = stack.enter_context(closing(Event(into.device)))
         self._pinned, self._filled, self._emptied = [], [], []
         for _ in range(BUFFERS):
-            self._pinned.append(stack.enter_context(closing(Pinned(piece_bytes(most_bytes)))))
+            self._pinned.append(stack.enter_context(closing(Pinned(piece_bytes(max_bytes)))))
             self._filled.append(stack.enter_context(closing(Event(out.device))))
             self._emptied.append(stack.enter_context(closing(Event(into.device))))
 

@@ -14,7 +14,6 @@
 import contextlib
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -27,7 +26,8 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
-from gpupack_workloads.memory import host_bytes
+from gpupack_workloads.devices import Device
+from gpupack_workloads.distributed.memory_check import least_free_bytes
 from gpupack_workloads.transformer.memory_estimate import keeps_gathered
 from gpupack_workloads.transformer.model import Decoder
 from gpupack_workloads.transformer.parallel.learner import TYPES, Sharing, Single
@@ -66,7 +66,8 @@ class Shards(Sharing):
         policy = MixedPrecisionPolicy(
             param_dtype=TYPES[self.plan.dtype], reduce_dtype=torch.float32
         )
-        self.gathered = keeps_gathered(self.plan, ranks, least_free_bytes(device))
+        free_bytes = least_free_bytes(Device(device, device.type))
+        self.gathered = keeps_gathered(self.plan, ranks, free_bytes)
         for each in (*module.blocks.values(), module):
             fully_shard(each, mesh=mesh, mp_policy=policy, reshard_after_forward=not self.gathered)
         return module
@@ -76,14 +77,6 @@ class Shards(Sharing):
         self.network.set_requires_gradient_sync(last)
         self.network.set_reshard_after_backward(last or not self.gathered)
         return contextlib.nullcontext()
-
-
-def least_free_bytes(device: torch.device) -> int:
-    """Return the least free memory of all ranks, which must all decide alike."""
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else host_bytes()
-    least = torch.tensor(free, dtype=torch.int64, device=device)
-    dist.all_reduce(least, op=dist.ReduceOp.MIN)
-    return int(least.item())
 
 
 class Tensors(Single):
