@@ -45,8 +45,10 @@ def _require_types(given: Any, wanted: type) -> None:
         reason, found, at = str(error).partition(_AT)
         if found and _is_convertible(given, wanted):
             field, words = at.removesuffix("`"), in_words(reason)
-            fix = f"write {words}, without quotes" if _is_text(given, field) else f"write {words}"
-            raise CallInvalid(field, _value_of(given, field), fix if words else reason) from error
+            value = _value_of(given, field)
+            quoted = ", without quotes" if value and isinstance(value, str) else ""
+            fix = f"write {words}{quoted}" if words else reason
+            raise CallInvalid(field, value, fix) from error
 
 
 def _is_convertible(given: Any, wanted: type) -> bool:
@@ -55,10 +57,6 @@ def _is_convertible(given: Any, wanted: type) -> bool:
     except msgspec.ValidationError:
         return False
     return True
-
-
-def _is_text(given: Any, field: str) -> bool:
-    return isinstance(_value_of(given, field), str) and bool(_value_of(given, field))
 
 
 def _value_of(given: Any, field: str) -> Any:

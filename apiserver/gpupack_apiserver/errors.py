@@ -32,6 +32,11 @@ class CallInvalid(ApiError):
         super().__init__(f"{field} is {self.value!r}: {fix}")
 
 
+def invalid_cursor(after: str) -> CallInvalid:
+    """Return the error for a cursor that is not `next` of an earlier answer."""
+    return CallInvalid("after", after, "send `next` of the answer before, unchanged")
+
+
 class ConfigInvalid(CallInvalid):
     """The configuration file is not valid; `field` is empty for an error of the whole file."""
 

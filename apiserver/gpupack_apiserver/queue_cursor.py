@@ -4,7 +4,7 @@
 import datetime as dt
 from typing import Final, NamedTuple
 
-from gpupack_apiserver.errors import CallInvalid
+from gpupack_apiserver.errors import invalid_cursor
 from gpupack_apiserver.queue_rows import QueueRow
 from gpupack_scheduler.queueing.request import POD_NAME
 
@@ -39,8 +39,7 @@ class QueueCursor(NamedTuple):
                 -int(priority), moment.replace(tzinfo=moment.tzinfo or dt.UTC), namespace, name
             )
         except ValueError as error:
-            fix = "send `next` of the answer before, unchanged"
-            raise CallInvalid("after", text, fix) from error
+            raise invalid_cursor(text) from error
 
     @property
     def text(self) -> str:

@@ -11,7 +11,7 @@ from litestar.datastructures import State
 from litestar.params import PathParameter, QueryParameter
 
 from gpupack_apiserver import problems
-from gpupack_apiserver.errors import CallInvalid
+from gpupack_apiserver.errors import invalid_cursor
 from gpupack_apiserver.job_views import (
     AttemptView,
     JobView,
@@ -109,7 +109,7 @@ async def jobs(
 ) -> Jobs:
     """List GPUJobs."""
     if after and "/" not in after:
-        raise CallInvalid("after", after, "send `next` of the answer before, unchanged")
+        raise invalid_cursor(after)
     visible = await _visible(request, state, namespace)
     wanted = [
         job

@@ -5,7 +5,7 @@ TRAINING = {"gpu_count": 1, "gpu_type": "H100"}
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "told"),
+    ("field", "value", "shown_value"),
     [
         ("mixed_precision", 0, "0"),
         ("mixed_precision", "true", "true"),
@@ -13,10 +13,10 @@ TRAINING = {"gpu_count": 1, "gpu_type": "H100"}
         ("memory_gb", "16", "16"),
     ],
 )
-async def test_a_field_of_a_convertible_type_is_refused(call, field, value, told):
+async def test_a_field_of_a_convertible_type_is_refused(call, field, value, shown_value):
     found = await call("validate", body=TRAINING | {field: value})
     assert (found.status, found.type) == (400, "application/problem+json")
-    assert (found.body["field"], found.body["value"]) == (field, told)
+    assert (found.body["field"], found.body["value"]) == (field, shown_value)
     assert found.body["fix"].startswith("write ")
 
 

@@ -32,9 +32,9 @@ def text(frame):
     return b"".join(frame.text(number) for number in range(len(frame))).decode()
 
 
-def parsed(told):
+def parsed(received):
     """Return the data of events by event name."""
-    blocks = [block.split("\n") for block in told.strip().split("\n\n") if block != ":"]
+    blocks = [block.split("\n") for block in received.strip().split("\n\n") if block != ":"]
     return {
         name.removeprefix("event: "): json.loads(data.removeprefix("data: "))
         for name, data in blocks
@@ -50,11 +50,11 @@ def test_repeated_changes_in_a_tick_are_sent_once(feed, frames, job):
     for phase in ("Pending", "Admitted", "Running"):
         job("one", phase=phase)
     feed.tick()
-    told = parsed(text(frames.frame_for(ALL, seen)))
-    assert [(each["name"], each["phase"]) for each in told["jobs"]["changed"]] == [
+    received = parsed(text(frames.frame_for(ALL, seen)))
+    assert [(each["name"], each["phase"]) for each in received["jobs"]["changed"]] == [
         ("one", "Running")
     ]
-    assert "nodes" not in told
+    assert "nodes" not in received
     assert len(frames.frame_for(ALL, feed.number)) == 0
 
 
@@ -91,12 +91,12 @@ def test_a_node_is_sent_when_its_held_gpus_change(feed, frames, model):
     seen = feed.join()
     model.ledger.pods.upsert(pod("p", on="a", devices=whole("a", 0)))
     feed.tick()
-    told = parsed(text(frames.frame_for(TENANT, seen)))
-    assert [(each["node_name"], each["available_gpus"]) for each in told["nodes"]["changed"]] == [
-        ("a", 3)
-    ]
-    assert told["cluster"]["utilization"]["gpu_utilization"] == 12.5
-    assert told["cluster"]["available_gpus"] == 7
+    received = parsed(text(frames.frame_for(TENANT, seen)))
+    assert [
+        (each["node_name"], each["available_gpus"]) for each in received["nodes"]["changed"]
+    ] == [("a", 3)]
+    assert received["cluster"]["utilization"]["gpu_utilization"] == 12.5
+    assert received["cluster"]["available_gpus"] == 7
 
 
 def test_removed_objects_are_sent_by_name(feed, frames, model, job):
@@ -105,9 +105,9 @@ def test_removed_objects_are_sent_by_name(feed, frames, model, job):
     model.ledger.gpus.remove(gpu_node("a"))
     model.jobs.remove(model.jobs.by_key["team", "one"])
     feed.tick()
-    told = parsed(text(frames.frame_for(ALL, seen)))
-    assert told["nodes"] == {"changed": [], "removed": ["a"]}
-    assert told["jobs"] == {"changed": [], "removed": [{"namespace": "team", "name": "one"}]}
+    received = parsed(text(frames.frame_for(ALL, seen)))
+    assert received["nodes"] == {"changed": [], "removed": ["a"]}
+    assert received["jobs"] == {"changed": [], "removed": [{"namespace": "team", "name": "one"}]}
 
 
 def test_a_listener_gets_jobs_of_visible_namespaces(feed, frames, model, job):
@@ -126,18 +126,18 @@ def test_a_listener_gets_jobs_of_visible_namespaces(feed, frames, model, job):
 def test_a_listener_that_may_not_see_the_cluster_gets_only_jobs(feed, frames, job):
     feed.join()
     job("mine")
-    told = parsed(text(frames.frame_for(Scope(cluster=False, all_namespaces=True), NO_TICK)))
-    assert told.keys() == {"jobs"}
+    received = parsed(text(frames.frame_for(Scope(cluster=False, all_namespaces=True), NO_TICK)))
+    assert received.keys() == {"jobs"}
 
 
 def test_a_listener_may_start_with_the_complete_state(feed, frames, job):
     for number in range(3):
         job(f"job-{number}")
     feed.join()
-    told = parsed(text(frames.frame_for(ALL, NO_TICK)))
-    assert [each["node_name"] for each in told["nodes"]["changed"]] == ["a", "b"]
-    assert len(told["jobs"]["changed"]) == 3
-    assert told["cluster"]["total_gpus"] == 8
+    received = parsed(text(frames.frame_for(ALL, NO_TICK)))
+    assert [each["node_name"] for each in received["nodes"]["changed"]] == ["a", "b"]
+    assert len(received["jobs"]["changed"]) == 3
+    assert received["cluster"]["total_gpus"] == 8
 
 
 def test_all_jobs_of_a_newly_visible_namespace_are_sent(feed, frames, job):
@@ -146,8 +146,8 @@ def test_all_jobs_of_a_newly_visible_namespace_are_sent(feed, frames, job):
     job("now", namespace="new")
     feed.tick()
     scope = Scope(cluster=False, namespaces=frozenset({"new"}))
-    told = parsed(text(frames.frame_for(scope, seen, added=frozenset({"new"}))))
-    assert names(told["jobs"]["changed"]) == ["before", "now"]
+    received = parsed(text(frames.frame_for(scope, seen, added=frozenset({"new"}))))
+    assert names(received["jobs"]["changed"]) == ["before", "now"]
 
 
 def test_listeners_with_the_same_permissions_get_the_same_bytes(feed, frames, job):
@@ -341,10 +341,10 @@ def heard(feed, frames, model, seen):
 
     async def listen(*, during=lambda: None, seconds=0, full=False, name="tenant"):
         events = Events(feed, frames, await seen(name), model.missing, full=full, seconds=seconds)
-        told = []
+        received = []
 
         async def take():
-            told.extend(
+            received.extend(
                 [
                     what if isinstance(what, bytes) else what[0].text(what[1])
                     async for what in events.pieces()
@@ -352,13 +352,13 @@ def heard(feed, frames, model, seen):
             )
 
         task = asyncio.create_task(take())
-        while not (told or feed.listeners or task.done()):
+        while not (received or feed.listeners or task.done()):
             await asyncio.sleep(0)
         during()
         async with asyncio.timeout(30):
             await task
         assert feed.listeners == 0
-        return b"".join(told).decode()
+        return b"".join(received).decode()
 
     return listen
 
@@ -371,16 +371,16 @@ async def test_a_listener_gets_changes_from_its_start(heard, feed, job):
         feed.tick()
         asyncio.get_running_loop().call_later(0.1, feed.end, "the server stops")
 
-    told = parsed(await heard(during=change))
-    assert names(told["jobs"]["changed"]) == ["one"]
-    assert told["bye"] == {"reason": "Stopping", "message": "the server stops"}
+    received = parsed(await heard(during=change))
+    assert names(received["jobs"]["changed"]) == ["one"]
+    assert received["bye"] == {"reason": "Stopping", "message": "the server stops"}
 
 
 async def test_a_stream_ends_after_the_requested_time(heard, job):
     job("before")
-    told = parsed(await heard(seconds=0.1, full=True))
-    assert names(told["jobs"]["changed"]) == ["before"]
-    assert told["bye"]["reason"] == "Over"
+    received = parsed(await heard(seconds=0.1, full=True))
+    assert names(received["jobs"]["changed"]) == ["before"]
+    assert received["bye"]["reason"] == "Over"
 
 
 async def test_a_stream_ends_when_watches_are_stale(heard, feed, watched):
@@ -420,10 +420,10 @@ async def test_the_call_answers_server_sent_events(call, job):
     job("secret", namespace="others")
     found = await call("events", user="tenant", full=True, seconds=1)
     assert found.type.startswith("text/event-stream")
-    told = parsed(found.text)
-    assert names(told["jobs"]["changed"]) == ["mine"]
-    assert told["nodes"]["changed"]
-    assert told["bye"]["reason"] == "Over"
+    received = parsed(found.text)
+    assert names(received["jobs"]["changed"]) == ["mine"]
+    assert received["nodes"]["changed"]
+    assert received["bye"]["reason"] == "Over"
     assert "secret" not in found.text
 
 
@@ -439,5 +439,5 @@ async def test_a_new_node_is_sent(feed, frames, model):
     model.ledger.nodes.upsert(node("c"))
     model.ledger.gpus.upsert(gpu_node("c"))
     feed.tick()
-    told = parsed(text(frames.frame_for(ALL, seen)))
-    assert [each["node_name"] for each in told["nodes"]["changed"]] == ["c"]
+    received = parsed(text(frames.frame_for(ALL, seen)))
+    assert [each["node_name"] for each in received["nodes"]["changed"]] == ["c"]

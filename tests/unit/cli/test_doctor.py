@@ -154,9 +154,9 @@ def test_without_permissions_all_checks_are_skipped(sound):
         for field in dataclasses.fields(ClusterState)
         if isinstance(getattr(sound, field.name), Read)
     }
-    nobody = Probe(detail="gpupack-scheduler has no leader")
+    no_leader = Probe(detail="gpupack-scheduler has no leader")
     seen = dataclasses.replace(
-        sound, **refused, metrics=nobody, rest=Probe(403, "bob may not"), caller=Probe()
+        sound, **refused, metrics=no_leader, rest=Probe(403, "bob may not"), caller=Probe()
     )
     assert {each.level for each in findings(seen)} == {Level.OK, Level.SKIPPED}
     assert [each.check for each in findings(seen) if each.level is Level.OK] == [

@@ -51,8 +51,8 @@ def test_an_existing_name_is_reported_with_a_fix():
     assert (found.status, "choose another --name" in str(found)) == (65, True)
 
 
-@pytest.mark.parametrize(("verb", "told"), [("list", True), ("get", True), ("patch", False)])
-def test_a_missing_permission_for_nodes_names_role_and_alternative(verb, told):
+@pytest.mark.parametrize(("verb", "has_hint"), [("list", True), ("get", True), ("patch", False)])
+def test_a_missing_permission_for_nodes_names_role_and_alternative(verb, has_hint):
     said = (
         f'gpunodes.gpupack.dev is forbidden: User "bob" cannot {verb} resource "gpunodes" in API '
         'group "gpupack.dev" at the cluster scope'
@@ -60,7 +60,7 @@ def test_a_missing_permission_for_nodes_names_role_and_alternative(verb, told):
     body = msgspec.json.encode({"message": said, "reason": "Forbidden"})
     found = errors.from_kube_error(kube.from_response(403, body, call="GET /x"))
     assert "request that permission from an administrator of the cluster" in str(found)
-    assert ("gpupack-view; `gpupack top`, `nodes`" in str(found)) is told
+    assert ("gpupack-view; `gpupack top`, `nodes`" in str(found)) is has_hint
     assert ("`gpupack drain`, `gpu cordon` and `gpu uncordon` also need" in str(found)) is (
         verb == "get"
     )
