@@ -137,15 +137,20 @@ def preflight(
 
     The check changes nothing. The exit status is 1 if a change is necessary. The values of
     GPUPACK_KUBELET_ROOT_DIR, _CGROUP_ROOT, _CGROUP_DRIVER and _RUNTIME_ENDPOINT are compared with
-    the host.
+    the host. NODE_NAME is the host's name in the result; by default it is the kernel's host name.
     """
     from gpupack_agent.preflight import checks, report  # noqa: PLC0415 - as for agent below
     from gpupack_agent.preflight.host import read_host  # noqa: PLC0415
 
     # The first process of a container has no default action for signals.
     signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS if passed_file else ())
-    kubelet = kubelet_settings(Environment(os.environ))
-    host = read_host(host_root, driver_root=driver_root, kubelet=kubelet)
+    environment = Environment(os.environ)
+    host = read_host(
+        host_root,
+        name=environment.text("NODE_NAME", ""),
+        driver_root=driver_root,
+        kubelet=kubelet_settings(environment),
+    )
     found = checks.findings(host)
     click.echo((report.as_json if output == "json" else report.as_text)(host, found))
     if passed_file is None:

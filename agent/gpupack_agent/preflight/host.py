@@ -139,6 +139,7 @@ class Host:
 def read_host(
     path: pathlib.Path,
     *,
+    name: str = "",
     driver_root: str = AUTO,
     kubelet: KubeletSettings | None = None,
 ) -> Host:
@@ -146,6 +147,7 @@ def read_host(
 
     Args:
         path: the path of its root.
+        name: the name of its node; empty: the kernel's host name, which in a pod is the pod's.
         driver_root: the folder of NVIDIA's driver, or `auto`.
         kubelet: the settings for the kubelet in gpupack's values.
     """
@@ -155,7 +157,7 @@ def read_host(
     release = dict(_pairs(root.text("/etc/os-release") or ""))
     kubelet_found = _kubelet(root, kubelet or KubeletSettings())
     return Host(
-        name=root.line("/proc/sys/kernel/hostname"),
+        name=name or root.line("/proc/sys/kernel/hostname"),
         system=release.get("PRETTY_NAME", ""),
         kernel=read_kernel(root),
         gpus=_gpus(root),

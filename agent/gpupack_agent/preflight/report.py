@@ -69,8 +69,9 @@ def _wrapped(head: str, text: str) -> list[str]:
 def _conclusion(findings: Sequence[Finding]) -> str:
     failures = sum(finding.status == "failure" for finding in findings)
     warnings = sum(finding.status == "warning" for finding in findings)
+    recommended = f"{warnings} recommended {'change' if warnings == 1 else 'changes'}"
     if failures:
-        return f"Not ready: {failures} required and {warnings} recommended changes."
+        return f"Not ready: {failures} required and {recommended}."
     if warnings:
-        return f"Ready; {warnings} recommended changes."
+        return f"Ready; {recommended}."
     return "Ready."

@@ -140,6 +140,8 @@ def test_preflight_runs_only_if_enabled_and_without_rights(render):
     assert "privileged" not in container["securityContext"]
     (host,) = (mount for mount in container["volumeMounts"] if mount["name"] == "host")
     assert host["readOnly"]
+    (node,) = (each for each in container["env"] if each["name"] == "NODE_NAME")
+    assert node["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
 
 
 def test_the_operator_gets_the_extenders_ca_and_no_key(render):

@@ -28,6 +28,17 @@ def test_a_ready_host_exits_with_0(ready):
     assert done.stdout.endswith("Ready.\n")
 
 
+def test_a_pods_result_names_its_node(ready, monkeypatch):
+    ready.file("proc/sys/kernel/hostname", "gpupack-preflight-x7k2p\n")
+    monkeypatch.setenv("NODE_NAME", "gpu-7")
+    assert run(ready).stdout.startswith("gpu-7, Ubuntu 24.04.3 LTS, kernel 6.8.0\n")
+
+
+def test_one_recommended_change_is_not_several(ready):
+    (ready.path / "proc/77/cmdline").unlink()
+    assert run(ready).stdout.endswith("Ready; 1 recommended change.\n")
+
+
 def test_a_host_that_is_not_ready_exits_with_1_and_shows_the_changes(ready):
     ready.containerd("version = 2\n", version="v1.7.27")
     done = run(ready)
