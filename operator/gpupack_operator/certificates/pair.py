@@ -3,7 +3,8 @@
 
 Each Service has its own authority, and the authority's key stays in the Secret. The same authority
 signs renewed certificates, so callers, which have its certificate, need no new one. A pod mounts
-only the keys of the Secret that it needs, and no pod mounts `ca.key`.
+only the keys of the Secret that it needs, and no pod mounts `ca.key`. An administrator removes
+`tls.crt` to get another certificate, and all keys to get another authority too.
 """
 
 import base64
@@ -51,12 +52,10 @@ class Pair:
     Attributes:
         certificate: the server's own certificate.
         issuer: the certificate that callers trust.
-        authority: the issuer with its key; None: the Secret has no key that fits the issuer.
     """
 
     certificate: x509.Certificate
     issuer: x509.Certificate
-    authority: Authority | None
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -94,7 +93,25 @@ def read(data: Mapping[str, str]) -> Pair | None:
         return None
     if not is_its_own:
         return None
-    return Pair(certificate, issuer, _authority(issuer, texts.get(CA_KEY, b"")))
+    return Pair(certificate, issuer)
+
+
+def read_authority(data: Mapping[str, str]) -> Authority | None:
+    """Read the authority in a Secret's data, whatever else the data lacks.
+
+    Return None if there is no key that fits the authority's certificate.
+    """
+    try:
+        certificate, text = (
+            base64.b64decode(data[name], validate=True) for name in (CA_CERTIFICATE, CA_KEY)
+        )
+        issuer = x509.load_pem_x509_certificate(certificate)
+        key = serialization.load_pem_private_key(text, None)
+    except (KeyError, binascii.Error, *_UNREADABLE):
+        return None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != issuer.public_key():
+        return None
+    return Authority(issuer, key)
 
 
 def issue(
@@ -130,16 +147,6 @@ def issue(
         CERTIFICATE: _text(certificate),
         KEY: _key_text(key),
     }
-
-
-def _authority(issuer: x509.Certificate, text: bytes) -> Authority | None:
-    try:
-        key = serialization.load_pem_private_key(text, None)
-    except _UNREADABLE:
-        return None
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != issuer.public_key():
-        return None
-    return Authority(issuer, key)
 
 
 def _new_authority(request: CertificateRequest, now: dt.datetime) -> Authority:

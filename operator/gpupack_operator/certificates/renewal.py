@@ -49,7 +49,7 @@ def renew(
     reason = _reason(request, held, now)
     if reason is None:
         return None
-    return NewSecretData(pair.issue(request, now, _reusable_authority(request, held, now)), reason)
+    return NewSecretData(pair.issue(request, now, _reusable_authority(request, data, now)), reason)
 
 
 def _reason(request: CertificateRequest, held: pair.Pair | None, now: dt.datetime) -> Reason | None:
@@ -64,10 +64,10 @@ def _reason(request: CertificateRequest, held: pair.Pair | None, now: dt.datetim
 
 
 def _reusable_authority(
-    request: CertificateRequest, held: pair.Pair | None, now: dt.datetime
+    request: CertificateRequest, data: Mapping[str, str], now: dt.datetime
 ) -> pair.Authority | None:
     """Return the Secret's authority if it outlives what it would sign; otherwise None."""
-    authority = held.authority if held else None
+    authority = pair.read_authority(data)
     if authority and authority.certificate.not_valid_after_utc >= now + request.validity:
         return authority
     return None

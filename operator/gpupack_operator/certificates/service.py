@@ -2,7 +2,7 @@
 """Loop that keeps the Secrets filled.
 
 The loop reads each Secret every few seconds. A watch of four objects would cost the API server as
-much. A Secret is emptied to replace its certificate, and the loop fills it again within seconds.
+much. To replace a certificate, `tls.crt` is removed, and the loop fills the Secret within seconds.
 """
 
 import asyncio

@@ -63,7 +63,7 @@ def test_a_key_of_an_unknown_algorithm_is_ignored(name):
     if name == "tls.key":
         assert renew(WANTED, data, NOW).reason is Reason.MISSING
     else:
-        assert pair.read(data).authority is None
+        assert pair.read_authority(data) is None
 
 
 def test_strict_clients_accept_the_certificate_for_each_host_name(tmp_path):
@@ -136,6 +136,23 @@ def test_mixed_parts_of_two_certificates_are_replaced(key):
 def test_a_certificate_for_another_namespace_is_replaced():
     other = CertificateRequest(WANTED.secret, WANTED.service, "gpupack-api.elsewhere.svc", 90)
     assert renew(other, issued(), NOW).reason is Reason.OTHER_HOST
+
+
+@pytest.mark.parametrize("key", ["tls.crt", "tls.key"])
+def test_a_secret_without_its_certificate_gets_another_one_of_the_same_authority(key):
+    before = issued()
+    left = {name: text for name, text in before.items() if name != key}
+    after = renew(WANTED, left, NOW).data
+    assert (after["ca.crt"], after["ca.key"]) == (before["ca.crt"], before["ca.key"])
+    assert after["tls.key"] != before["tls.key"]
+    assert after["tls.crt"] != before["tls.crt"]
+    of(after).verify_directly_issued_by(of(before, "ca.crt"))
+
+
+def test_an_authority_whose_key_is_another_ones_signs_nothing():
+    before = issued()
+    mixed = {"ca.crt": before["ca.crt"], "ca.key": issued()["ca.key"]}
+    assert renew(WANTED, mixed, NOW).data["ca.crt"] != before["ca.crt"]
 
 
 async def test_a_secret_is_filled_once(server):
