@@ -51,9 +51,12 @@ async def read_with_fallback(
             errors.ConfigurationInvalid,
         ) as error:
             raise errors.PermissionDenied(
-                f"{errors.from_kube_error(refusal)}; and the REST API is not available: {error}"
+                f"you may not read GPUNodes ({refusal.said}), and the REST API, which shows nodes "
+                f"without that permission, is not available: {error}; request the API's address "
+                "and CA (GPUPACK_SERVER and GPUPACK_CA), or a ClusterRoleBinding to gpupack-view, "
+                "from an administrator of the cluster"
             ) from refusal
-        note(f"data from the REST API, since {refusal.said}; {OMITTED_TEXT}")
+        note(f"data from the REST API, since you may not read GPUNodes; {OMITTED_TEXT}")
         return found
 
 

@@ -14,7 +14,7 @@ from fake_api import ApiServer, connected
 from self_signed import self_signed
 
 from gpupack.cluster.release import Release
-from gpupack_cli.commands.doctor import skipped_text
+from gpupack_cli.commands.doctor import joined, skipped_text
 from gpupack_cli.doctor import (
     agentless,
     communication,
@@ -561,18 +561,60 @@ async def test_the_rest_api_is_called_with_the_callers_credentials(sound, error,
 async def test_a_rest_api_that_is_off_is_not_called(sound):
     off = dataclasses.replace(sound, deployments=Read())
     probe = await call_rest_api(Calls(AssertionError("it was called")), None, off)
-    assert (probe.status, probe.detail) == (0, "the REST API is off, or could not be found")
+    assert (probe.status, probe.detail) == (0, "the REST API is off")
 
 
 def test_skipped_checks_are_counted_at_the_end_with_the_reason():
     refused = "user bob cannot list resource pods"
     assert skipped_text([ok("parts", "well")]) == ""
-    assert skipped_text([skipped("pods", refused), skipped("leaders", refused)]) == (
-        "2 checks were skipped (pods, leaders): you may not read their objects"
+    well = ok("parts", "well")
+    assert skipped_text([well, skipped("pods", refused), skipped("leaders", refused)]) == (
+        "2 of 3 checks were skipped (pods, leaders): you may not read their objects; "
+        "`gpupack doctor` is for administrators of the cluster (docs/cli.md)"
     )
-    assert skipped_text([skipped("pods", refused), skipped("REST API", "it is off")]).endswith(
-        "(pods, REST API): their lines have the reasons"
+    assert skipped_text([well, skipped("pods", refused), skipped("REST API", "it is off")]) == (
+        "2 of 3 checks were skipped (pods, REST API): their lines have the reasons; "
+        "`gpupack doctor` is for administrators of the cluster (docs/cli.md)"
     )
+
+
+def test_one_skipped_check_is_not_several():
+    well = ok("parts", "well")
+    assert skipped_text([well, skipped("REST API", "it is off")]) == (
+        "1 of 2 checks was skipped (REST API): its line has the reason"
+    )
+    refused = "user bob cannot list resource pods"
+    assert "(pods): you may not read its objects;" in skipped_text([well, skipped("pods", refused)])
+
+
+def test_a_user_without_permissions_reads_that_nothing_was_checked():
+    refused = 'deployments.apps is forbidden: User "bob" cannot list resource "deployments"'
+    found = [
+        ok("kubernetes version", "Kubernetes v1.36.3"),
+        skipped("parts", refused),
+        skipped("REST API", refused),
+        skipped("GPUNodes", 'User "bob" cannot list resource "gpunodes"'),
+    ]
+    assert skipped_text(found).startswith(
+        "nothing is known of the installation: 3 of 4 checks were skipped"
+    )
+    assert [each.check for each in joined(found)] == [
+        "kubernetes version",
+        "parts, REST API",
+        "GPUNodes",
+    ]
+
+
+async def test_the_rest_api_is_called_by_a_caller_that_may_not_read_deployments(sound):
+    tenant = dataclasses.replace(sound, deployments=Read(refused="bob may not"))
+    probe = await call_rest_api(Calls(None), None, tenant)
+    assert probe.by_component
+
+
+@pytest.mark.parametrize(("number", "says"), [(1, "1 of 1 node"), (2, "2 of 2 nodes")])
+def test_one_node_is_not_several(sound, number, says):
+    seen = dataclasses.replace(sound, daemon_sets=agents(number, number))
+    assert any(each.message == f"agents are ready on {says}" for each in parts.parts(seen))
 
 
 def gpu_job(name, *, status="False", kind="FastCommunication", hours_ago=None):

@@ -120,7 +120,7 @@ async def test_a_pod_that_serves_its_secret_is_ok(asked, folders, tmp_path):
     )
     assert [each.error for each in read.items] == ["", ""]
     (found,) = findings(read)
-    assert (found.level, found.message[:14]) == (Level.OK, "2 checked pods")
+    assert (found.level, found.message[:14]) == (Level.OK, "2 pods checked")
     forwarded = (tmp_path / "found").read_text().splitlines()
     assert "--namespace=system port-forward pod/api-1 :8444" in forwarded
 

@@ -70,7 +70,7 @@ async def test_without_permission_for_gpunodes_the_rest_api_is_used(refusing, re
     assert heading[:3] == ["NAME", "MODEL", "GPUS"]
     assert [a[0], *a[5:]] == ["a", "4", "2", "1", "0", "3", "gpupack.dev/gpu:", "4"]
     assert [b[0], *b[5:]] == ["b", "4", "3", "0", "0", "3", "gpupack.dev/gpu:", "4"]
-    assert "data from the REST API, since gpunodes.gpupack.dev is forbidden" in said
+    assert "data from the REST API, since you may not read GPUNodes; it omits drivers" in said
 
 
 async def test_unavailable_fields_are_null_in_documents(refusing, rest, capsys):
@@ -105,7 +105,9 @@ async def test_both_errors_are_reported_where_both_sources_fail(refusing, capsys
     assert await refusing.called("nodes", *away) == 77
     said = capsys.readouterr().err
     assert "gpunodes.gpupack.dev is forbidden" in said
-    assert "the REST API is not available: the REST API at https://localhost:1/" in said
+    assert "is not available: the REST API at https://localhost:1/" in said
+    assert "GPUPACK_SERVER and GPUPACK_CA" in said
+    assert "need no such right" not in said
 
 
 async def test_with_permission_for_gpunodes_the_rest_api_is_not_called(server, capsys):

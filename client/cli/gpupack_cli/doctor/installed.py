@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from gpupack_cli.doctor.cluster_state import ClusterState
 from gpupack_cli.doctor.finding import Finding, failed, ok, skipped, warning
+from gpupack_cli.figures import count
 from gpupack_crds import generate, names
 
 UPGRADE: Final = "upgrade the chart with crds.install=true, or apply crds/*.yaml of its release"
@@ -202,7 +203,7 @@ def versions(seen: ClusterState) -> Iterator[Finding]:
         return
     others = {name: version for name, version in found.items() if version != seen.version}
     if not others:
-        yield ok(check, f"all {len(found)} components and this command are {seen.version}")
+        yield ok(check, f"{count(len(found), 'component')} and this command are {seen.version}")
         return
     versions = [f"{name} is {version or 'unknown'}" for name, version in sorted(others.items())]
     yield warning(

@@ -40,9 +40,9 @@ def reports(seen: ClusterState) -> Iterator[Finding]:
             fix=_REPORT_FIXES[what].format(namespace=seen.release.namespace),
         )
     if not found:
-        gpus = sum(each.status.gpus for each in seen.gpu_nodes.items)
+        gpus = count(sum(each.status.gpus for each in seen.gpu_nodes.items), "GPU")
         yield ok(
-            check, f"{len(seen.gpu_nodes.items)} nodes with {gpus} GPUs, all reports are fresh"
+            check, f"{count(len(seen.gpu_nodes.items), 'node')} with {gpus}, all reports are fresh"
         )
 
 

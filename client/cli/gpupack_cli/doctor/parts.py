@@ -10,7 +10,7 @@ from typing import Final
 from gpupack_cli.doctor.cluster_state import ClusterState
 from gpupack_cli.doctor.finding import Finding, failed, ok, skipped, warning
 from gpupack_cli.doctor.views import Certificates, Part
-from gpupack_cli.figures import duration
+from gpupack_cli.figures import count, duration
 from gpupack_crds import names
 
 NEEDED: Final = ("gpupack-operator", "gpupack-scheduler")
@@ -85,8 +85,8 @@ def _agents(seen: ClusterState, agents: Part) -> Finding:
             check, "no node gets an agent", fix="check agent.nodeSelector and agent.affinity"
         )
     if ready < wanted:
-        return failed(check, f"agents are ready on {ready} of {wanted} nodes", fix=see)
-    return ok(check, f"agents are ready on all {wanted} nodes")
+        return failed(check, f"agents are ready on {ready} of {count(wanted, 'node')}", fix=see)
+    return ok(check, f"agents are ready on {ready} of {count(wanted, 'node')}")
 
 
 def pods(seen: ClusterState) -> Iterator[Finding]:
@@ -113,7 +113,9 @@ def pods(seen: ClusterState) -> Iterator[Finding]:
                 else f"see kubectl -n {seen.release.namespace} logs {name} -c {each.name} -p",
             )
     if not problems:
-        yield ok(check, f"{len(seen.pods.items)} pods, and none waits for an image or crashes")
+        yield ok(
+            check, f"{count(len(seen.pods.items), 'pod')}, and none waits for an image or crashes"
+        )
 
 
 def leaders(seen: ClusterState) -> Iterator[Finding]:
@@ -210,8 +212,10 @@ def metrics(seen: ClusterState) -> Iterator[Finding]:
 def rest(seen: ClusterState) -> Iterator[Finding]:
     """Check that an enabled REST API knows the cluster's state."""
     check = "REST API"
-    if seen.deployments.named(API) is None:
-        yield skipped(check, "it is off, or could not be found")
+    if seen.deployments.refused:
+        yield skipped(check, seen.deployments.refused)
+    elif seen.deployments.named(API) is None:
+        yield skipped(check, "it is off")
     elif seen.rest.status == 200:  # noqa: PLR2004 - of HTTP
         yield ok(check, "it answers, and its data is fresh")
     elif seen.rest.status == 403:  # noqa: PLR2004 - of HTTP

@@ -7,6 +7,7 @@ from typing import Final
 
 from gpupack_cli.doctor.cluster_state import ClusterState, ServedCertificate
 from gpupack_cli.doctor.finding import Finding, failed, ok, skipped, warning
+from gpupack_cli.figures import count
 
 CHECK: Final = "served certificates"
 
@@ -19,7 +20,10 @@ def renewals(seen: ClusterState) -> Iterator[Finding]:
     known = [each for each in seen.served.items if not each.error]
     for said in dict.fromkeys(each.error for each in seen.served.items if each.error):
         pods = [each.pod for each in seen.served.items if each.error == said]
-        yield skipped(CHECK, f"{len(pods)} pods were not checked, such as {pods[0]}: {said}")
+        what = f"{len(pods)} pods were not checked, such as {pods[0]}"
+        yield skipped(
+            CHECK, f"{what if len(pods) > 1 else f'pod {pods[0]} was not checked'}: {said}"
+        )
     for each in known:
         if each.in_secret != each.in_handshake:
             yield _differs(each, seen.now)
@@ -32,7 +36,7 @@ def renewals(seen: ClusterState) -> Iterator[Finding]:
             )
     same = sum(each.in_secret == each.in_handshake for each in known)
     if known and same == len(known):
-        yield ok(CHECK, f"{same} checked pods serve the certificates of their Secrets")
+        yield ok(CHECK, f"{count(same, 'pod')} checked: each serves its Secret's certificate")
 
 
 def _differs(each: ServedCertificate, now: dt.datetime) -> Finding:

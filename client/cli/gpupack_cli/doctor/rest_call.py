@@ -14,8 +14,9 @@ from gpupack_kubeclient.errors import KubeError
 
 async def call_rest_api(session: Session, api: Api, seen: ClusterState) -> Probe:
     """Call the REST API like any command, where it is named or found."""
-    if not session.server and seen.deployments.named(API) is None:
-        return Probe(detail="the REST API is off, or could not be found")
+    known = not seen.deployments.refused
+    if known and not session.server and seen.deployments.named(API) is None:
+        return Probe(detail="the REST API is off")
     try:
         async with session.rest(api) as rest:
             await rest.get_bytes("status")
