@@ -1,13 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Patterns of parameters with their meaning in words: an answer shows no regular expression."""
 
+import re
 from typing import Final
+
+from gpupack_apiserver.errors import invalid_cursor
 
 NAME: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 NAME_OR_EMPTY: Final = f"^$|{NAME}"
 DOTTED_NAME: Final = "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 KEY: Final = "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?)?$"
 MODEL: Final = "^([A-Za-z0-9][-A-Za-z0-9 ._+]*)?$"
+
+HOLDER_CURSOR: Final = "^[^/]*/.+/[^/]+$"
+"""NAMESPACE/POD/UUID; on one machine the namespace may be empty, and POD has a command."""
+
+COST_CURSOR: Final = "^[^/]*/.*$"
+"""The name of the group, which may be empty, and the job."""
 
 _NAME_IN_WORDS: Final = "lower-case letters, digits and '-', with a letter or digit at both ends"
 
@@ -18,3 +27,13 @@ IN_WORDS: Final = {
     MODEL: "a model, such as H100 or A100-80GB",
     DOTTED_NAME: "lower-case letters, digits, '-' and '.', with a letter or digit at both ends",
 }
+
+
+def require_cursor(after: str, form: str) -> None:
+    """Refuse a cursor of another form; empty: the first page.
+
+    Raises:
+        CallInvalid: it is not `next` of an earlier answer.
+    """
+    if after and not re.fullmatch(form, after):
+        raise invalid_cursor(after)

@@ -54,7 +54,7 @@ CALLS = {
     "GET queue": LISTED,
     "GET quotas": LISTED,
     "GET quotas/history": LISTED,
-    "GET holders": [*LISTED, {"after": THEIRS}],
+    "GET holders": [*LISTED, {"after": f"{THEIRS}/a/GPU-0"}],
     "GET cost": [
         each | {"group_by": group} for each in LISTED for group in ("namespace", "job", "model")
     ],

@@ -20,6 +20,7 @@ from gpupack_apiserver import problems
 from gpupack_apiserver.errors import CallInvalid, no_allocation
 from gpupack_apiserver.holders import EXCLUSIVE, HolderView
 from gpupack_apiserver.host.parts import NAMESPACE, HostParts, host_parts_of
+from gpupack_apiserver.patterns import HOLDER_CURSOR, require_cursor
 from gpupack_apiserver.routes.allocations import (
     ONE_ALLOCATION,
     WAIT_SECONDS,
@@ -105,6 +106,7 @@ async def holders(
     `namespace` is `user-UID`, `pod` the process or `reservation NAME`. A process that computes on a
     GPU without a holder is listed, too, without a namespace.
     """
+    require_cursor(after, HOLDER_CURSOR)
     parts = host_parts_of(state)
     await parts.require_viewer(request)
     known = sorted(_holders(parts), key=_cursor)

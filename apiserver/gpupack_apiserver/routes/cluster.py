@@ -13,7 +13,7 @@ from gpupack_apiserver import problems
 from gpupack_apiserver.errors import CallInvalid
 from gpupack_apiserver.history import Sample
 from gpupack_apiserver.node_views import NodeView, Totals
-from gpupack_apiserver.patterns import MODEL
+from gpupack_apiserver.patterns import DOTTED_NAME, MODEL, require_cursor
 from gpupack_apiserver.routes.parts import PREFIX, Call, shared_parts_of
 from gpupack_placement import Invalid, matches_model, require_model
 
@@ -126,6 +126,7 @@ async def nodes(
     after: After = "",
 ) -> Nodes:
     """List nodes with their GPUs."""
+    require_cursor(after, DOTTED_NAME)
     parts = shared_parts_of(state)
     await parts.require_viewer(request)
     _require_model(gpu_type)

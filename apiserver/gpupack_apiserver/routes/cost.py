@@ -24,6 +24,7 @@ from litestar.params import QueryParameter
 from gpupack_apiserver import problems
 from gpupack_apiserver.cost_views import Costs
 from gpupack_apiserver.errors import CallInvalid
+from gpupack_apiserver.patterns import COST_CURSOR, require_cursor
 from gpupack_apiserver.routes.jobs import Namespace
 from gpupack_apiserver.routes.parts import PREFIX
 from gpupack_cost import Group
@@ -133,6 +134,7 @@ async def cost(  # noqa: PLR0913 - the call has this many parameters
     after: After = "",
 ) -> Response[bytes]:
     """Return GPU-hours, energy and cost of a period."""
+    require_cursor(after, COST_CURSOR)
     backend: CostBackend = state["cost"]
     query = CostQuery(
         since=_parse_time("since", since),

@@ -11,6 +11,7 @@ from litestar.params import QueryParameter
 
 from gpupack_apiserver import problems
 from gpupack_apiserver.holders import HolderView, holder_view, list_holds
+from gpupack_apiserver.patterns import HOLDER_CURSOR, require_cursor
 from gpupack_apiserver.rights import PODS
 from gpupack_apiserver.routes.jobs import Namespace
 from gpupack_apiserver.routes.parts import PREFIX, Call, parts_of
@@ -42,6 +43,7 @@ async def holders(
     after: After = "",
 ) -> Holders:
     """List pods with the GPUs that they hold, one entry for each GPU or share of one."""
+    require_cursor(after, HOLDER_CURSOR)
     parts = parts_of(state)
     user = await parts.authenticate(request)
     found = list_holds(parts.model.ledger, parts.model.jobs.by_key)

@@ -11,7 +11,6 @@ from litestar.datastructures import State
 from litestar.params import PathParameter, QueryParameter
 
 from gpupack_apiserver import problems
-from gpupack_apiserver.errors import invalid_cursor
 from gpupack_apiserver.job_views import (
     AttemptView,
     JobView,
@@ -20,7 +19,7 @@ from gpupack_apiserver.job_views import (
     job_view,
     worker_views,
 )
-from gpupack_apiserver.patterns import DOTTED_NAME, NAME, NAME_OR_EMPTY
+from gpupack_apiserver.patterns import DOTTED_NAME, KEY, NAME, NAME_OR_EMPTY, require_cursor
 from gpupack_apiserver.pod_workers import pod_names
 from gpupack_apiserver.queue_cursor import QueueCursor
 from gpupack_apiserver.queue_rows import QueueRow, waiting_jobs, waiting_pods
@@ -108,8 +107,7 @@ async def jobs(
     after: After = "",
 ) -> Jobs:
     """List GPUJobs."""
-    if after and "/" not in after:
-        raise invalid_cursor(after)
+    require_cursor(after, KEY)
     visible = await _visible(request, state, namespace)
     wanted = [
         job

@@ -12,6 +12,7 @@ from litestar.datastructures import State
 from litestar.params import QueryParameter
 
 from gpupack_apiserver import problems
+from gpupack_apiserver.patterns import NAME, require_cursor
 from gpupack_apiserver.quota_history import MAX_QUOTAS, Series
 from gpupack_apiserver.rights import sees_nowhere
 from gpupack_apiserver.routes.jobs import Namespace
@@ -97,6 +98,7 @@ async def history(
     request: Call, state: State, namespace: Namespace = "", limit: Limit = 100, after: After = ""
 ) -> History:
     """Return quota and usage of each GPUQuota in the last hour, as this process saw them."""
+    require_cursor(after, NAME)
     parts = parts_of(state)
     found = (await _visible(parts, request, namespace)).quotas
     kept = parts.quota_history

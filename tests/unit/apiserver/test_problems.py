@@ -113,6 +113,9 @@ async def test_a_field_of_the_body_is_not_confused_with_a_part_of_the_path(call)
     assert found.body["value"] == "UPPER"
 
 
-async def test_a_cursor_that_no_answer_contained_is_refused(call):
-    found = await call("jobs", after="garbage")
-    assert (found.status, found.body["field"], found.body["value"]) == (400, "after", "garbage")
+@pytest.mark.parametrize("path", ["nodes", "jobs", "holders", "queue", "quotas/history", "cost"])
+@pytest.mark.parametrize("cursor", ["no cursor", "x\n"])
+async def test_a_cursor_that_no_answer_contained_is_refused(call, path, cursor):
+    found = await call(path, after=cursor)
+    assert (found.status, found.body["field"], found.body["value"]) == (400, "after", cursor)
+    assert found.body["fix"] == "send `next` of the answer before, unchanged"
