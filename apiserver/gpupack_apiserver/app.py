@@ -151,7 +151,7 @@ def create_application(
     made = Litestar(
         route_handlers=[*calls, metrics.show_metrics, page.index, page.asset],
         middleware=[counted],
-        guards=[parameters.require_known_parameters],
+        guards=[parameters.require_valid_parameters],
         state=State(state),
         exception_handlers=problems.HANDLERS,
         before_send=[add_default_headers, complete_allow_header],
@@ -165,7 +165,7 @@ def create_application(
         openapi_config=OpenAPIConfig(
             title="gpupack",
             version=VERSION,
-            description=f"{description} {UNKNOWN_PARAMETERS_TEXT}",
+            description=f"{description} {PARAMETERS_TEXT}",
             path=f"{PREFIX}/openapi",
             render_plugins=(),
             components=Components(
@@ -191,8 +191,9 @@ def create_application(
     return made
 
 
-UNKNOWN_PARAMETERS_TEXT: Final = (
-    "A call with an unknown query parameter is answered 400, with the known parameters."
+PARAMETERS_TEXT: Final = (
+    "A call with an unknown query parameter is answered 400, with the known parameters; so is a "
+    "call that repeats one."
 )
 HEADERS: Final = {
     "Cache-Control": "no-store",

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refusal of unknown query parameters: a misspelled filter would filter nothing.
+"""Refusal of unknown and repeated query parameters.
+
+A misspelled filter would filter nothing; of a repeated one only one value would count.
 
 This applies only to calls in the OpenAPI document. Links to the page and its files may have
 parameters that a chat program adds, and a scrape of /metrics those of Prometheus.
@@ -18,20 +20,23 @@ MAX_CHARACTERS: Final = 64
 """Maximum characters of a name in an answer."""
 
 
-def require_known_parameters(
+def require_valid_parameters(
     call: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler
 ) -> None:
-    """Refuse a call whose query has a parameter that the call does not have (a guard).
+    """Refuse a call whose query has a parameter twice, or one that it does not have (a guard).
 
     Raises:
-        CallInvalid: it names the first of them, the existing ones, and the nearest.
+        CallInvalid: it names the first of them; of an unknown one the existing ones.
     """
     if not isinstance(handler, HTTPRouteHandler) or not handler.resolve_include_in_schema():
         return
-    known = parameter_names(handler)
+    known, seen = parameter_names(handler), set[str]()
     for name, value in call.query_params.multi_items():
         if name not in known:
             raise CallInvalid(name[:MAX_CHARACTERS], value, _fix(name, known))
+        if name in seen:
+            raise CallInvalid(name, value, "the parameter is repeated; send it once")
+        seen.add(name)
 
 
 def parameter_names(handler: BaseRouteHandler) -> list[str]:

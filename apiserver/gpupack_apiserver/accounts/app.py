@@ -89,7 +89,7 @@ def application(costs: CostBackend, missing: Any) -> Litestar:
     """Return the application with its calls; gpupack-api, which clients call, describes them."""
     return Litestar(
         route_handlers=[cost, health, ready],
-        guards=[parameters.require_known_parameters],
+        guards=[parameters.require_valid_parameters],
         state=State({"cost": costs, "missing": missing}),
         exception_handlers=problems.HANDLERS,
         before_send=[add_default_headers],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every call refuses unknown query parameters."""
+"""Every call refuses unknown and repeated query parameters."""
 
 import dataclasses
 
@@ -40,6 +40,17 @@ async def test_every_call_refuses_undocumented_parameters(call):
             found = await call(where, method=method.upper(), body=body, nosuch="1")
             assert (found.status, found.body["field"]) == (400, "nosuch"), (method, path)
             assert "400" in told["responses"], (method, path)
+
+
+async def test_every_call_refuses_a_repeated_parameter(call):
+    paths = (await call(DOCUMENT, user="")).body["paths"]
+    for path, methods in paths.items():
+        known = [each["name"] for each in methods.get("get", {}).get("parameters", ())]
+        where = path.removeprefix("/api/v1/gpu/").format(namespace="team", name="a")
+        for name in known if "{" not in path else ():
+            found = await call(where, **{name: ["1", "2"]})
+            assert (found.status, found.body["field"], found.body["value"]) == (400, name, "2")
+            assert found.body["fix"] == "the parameter is repeated; send it once"
 
 
 async def test_known_parameters_are_those_of_the_openapi_document(call, parts):
