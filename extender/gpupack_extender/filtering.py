@@ -23,12 +23,13 @@ from gpupack_extender.wire import FilterResult
 from gpupack_placement import Node, NodeName, Reason, Request, choose, explain, nearly, rank
 from gpupack_queue import Wait
 from gpupack_scheduler.decisions import Decisions, Mode
+from gpupack_scheduler.errors import BindRefused, RequestMismatch
 from gpupack_scheduler.ledger.claims import PodClaim, State, WorkerClaim
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.workers import WorkerKey
 from gpupack_scheduler.policies import Policies
 from gpupack_scheduler.queueing.admissions import Admissions
-from gpupack_scheduler.requests.mismatch import mismatch
+from gpupack_scheduler.requests.mismatch import worker_place
 from gpupack_scheduler.requests.pod_request import PodRequest
 
 RESERVED = "its GPUs are reserved for a job for which others are being stopped"
@@ -90,31 +91,22 @@ class Filter:
         claim = self.ledger.claims.workers.get(worker)
         if claim is None:
             return self._unplanned(uid, worker, nodes)
-        if self._comes_too_early(claim, request):
-            return FilterResult(error=f"the places of {worker.attempt} are not known yet")
-        if why := self._obstacle(claim, request):
-            return nowhere(nodes, why)
-        return _exactly(claim.placement.node, nodes, otherwise="the worker is planned on node")
+        try:
+            place = worker_place(self.ledger.claims, worker, request)
+        except RequestMismatch as differs:
+            if self._may_share_its_pod(claim):
+                return FilterResult(error=f"the places of {worker.attempt} are not known yet")
+            return nowhere(nodes, str(differs))
+        except BindRefused as refused:
+            return nowhere(nodes, str(refused))
+        return _exactly(place.node, nodes, otherwise="the worker is planned on node")
 
-    def _obstacle(self, claim: WorkerClaim, request: Request) -> str:
-        """Return why a pod with this request cannot use the worker's place; empty: it can."""
-        table, worker = self.ledger.claims, claim.worker
-        place, title = table.place_of(worker), table.title(worker)
-        if place is None:
-            return f"worker {worker.index} runs in the pod of worker {claim.pod.index}"
-        if others := table.pods_of(worker):
-            return f"{title} is held by pod {others[0].name}"
-        if differs := mismatch(request, place):
-            return differs
-        obstacle = table.obstacle(place)
-        return f"{title} cannot be used: {obstacle}" if obstacle else ""
-
-    def _comes_too_early(self, claim: WorkerClaim, request: Request) -> bool:
+    def _may_share_its_pod(self, claim: WorkerClaim) -> bool:
         """Tell whether the pod may have more workers.
 
         The watch shows this with the written plan.
         """
-        if claim.state is not State.PLANNED or not mismatch(request, claim.allocation):
+        if claim.state is not State.PLANNED:
             return False
         shown = self.ledger.jobs.shown(claim.worker.attempt.job_uid)
         return shown is None or claim.worker.index < shown.least

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from gpupack_placement import NodeName, Refusal, Request, decide, policy_named
 from gpupack_queue import Wait
 from gpupack_scheduler.decisions import Decisions
-from gpupack_scheduler.errors import BindRefused, RequestMismatch
+from gpupack_scheduler.errors import BindRefused
 from gpupack_scheduler.ledger.claims import Allocation, PodClaim, State
 from gpupack_scheduler.ledger.ledger import Ledger
-from gpupack_scheduler.ledger.workers import WorkerKey
 from gpupack_scheduler.queueing.admissions import Admissions
-from gpupack_scheduler.requests.mismatch import mismatch
+from gpupack_scheduler.requests.mismatch import worker_place
 from gpupack_scheduler.requests.pod_request import PodRequest
 
 
@@ -35,7 +34,7 @@ class Reserve:
 
         Raises:
             BindRefused: the ledger does not give this pod this node.
-            AskMismatch: it is a worker's pod and requests other GPUs than the worker's place has.
+            RequestMismatch: a worker's pod requests other GPUs than the worker's place has.
             NotReady: the pod needs a new place, and none may be given now.
         """
         self.ledger.expire()
@@ -43,36 +42,17 @@ class Reserve:
         if held is not None and held.placement.node == node and _is_settled(held):
             return held
         allocation = self._allocation(ask, held, node)
-        obstacle = self.ledger.claims.obstacle(allocation)
-        if obstacle:
-            raise BindRefused(obstacle)
+        if allocation.node != node:
+            raise BindRefused(f"the pod's place is on node {allocation.node}, not on {node}")
         return self.ledger.start_bind(ask, allocation)
 
     def _allocation(self, ask: PodRequest, held: PodClaim | None, node: str) -> Allocation:
-        if held is not None:
-            allocation = held.allocation
-        elif ask.worker is not None:
-            allocation = self._planned(ask, ask.worker)
-        else:
-            allocation = self._decided(ask, node)
-        if allocation.node != node:
-            raise BindRefused(f"the pod's place is on node {allocation.node}, not on {node}")
+        if held is None and ask.worker is not None:
+            return worker_place(self.ledger.claims, ask.worker, _request(ask))
+        allocation = self._decided(ask, node) if held is None else held.allocation
+        if obstacle := self.ledger.claims.obstacle(allocation):
+            raise BindRefused(obstacle)
         return allocation
-
-    def _planned(self, ask: PodRequest, worker: WorkerKey) -> Allocation:
-        claim = self.ledger.claims.workers.get(worker)
-        if claim is None:
-            raise BindRefused(f"{worker.attempt} has no place for worker {worker.index}")
-        place = self.ledger.claims.place_of(worker)
-        if place is None:
-            raise BindRefused(f"worker {worker.index} runs in the pod of worker {claim.pod.index}")
-        others = self.ledger.claims.pods_of(worker)
-        if others:
-            title = self.ledger.claims.title(worker)
-            raise BindRefused(f"{title} is held by pod {others[0].name}")
-        if differs := mismatch(_request(ask), place):
-            raise RequestMismatch(differs)
-        return place
 
     def _decided(self, ask: PodRequest, node: str) -> Allocation:
         self.may_decide()

@@ -4,7 +4,7 @@
 SchedulingError
 ├── RequestInvalid       a request of a pod or a job cannot be read or served
 ├── BindRefused          the ledger does not give this pod this node
-│   └── AskMismatch      the pod requests other GPUs than its worker's place has
+│   └── RequestMismatch  the pod requests other GPUs than its worker's place has
 ├── InventoryInvalid     a GPUNode contradicts itself or another; the node gets no work
 │   └── DuplicateGpus    another node's agent lists the same GPUs
 ├── NotReady             there is no leader, or the known state is too old to decide on

@@ -2,7 +2,7 @@
 """A worker's place is for a pod that asks for what the place holds: that is what a quota counts."""
 
 import pytest
-from extender_builders import OBSERVED, job, part, pod, share_limits, whole
+from extender_builders import OBSERVED, gpu_node, job, part, pod, share_limits, whole
 
 from gpupack_crds import names
 from gpupack_scheduler.errors import BindRefused, RequestMismatch
@@ -48,6 +48,33 @@ def test_a_pod_that_requests_other_gpus_than_its_worker_is_not_bound(world, held
         world.reserve(pod("p", asking=asking, **WORKER), "a")
     assert text in str(refused.value)
     assert world.states() == ["written"]
+
+
+def gpu_failed(world):
+    world.ledger.gpus.upsert(gpu_node("a", failed=[0]))
+
+
+def other_pod_bound(world):
+    world.bind(pod("first", **WORKER), "a")
+
+
+REFUSED = {
+    "the GPU failed": (gpu_failed, 1, "the worker's place cannot be used: GPU GPU-a-0 on node a"),
+    "another pod has the place": (other_pod_bound, 1, "the worker's place is held by pod first"),
+    "another pod has the place of other GPUs": (other_pod_bound, 2, "asks for 2 gpupack.dev/gpu"),
+}
+
+
+@pytest.mark.parametrize(("change", "gpus", "text"), REFUSED.values(), ids=REFUSED)
+def test_filter_and_bind_refuse_a_worker_s_pod_for_the_same_reason(world, change, gpus, text):
+    admitted(world, whole("a", 0))
+    change(world)
+    asking = pod("p", gpus=gpus, **WORKER)
+    answer = world.filter(asking, nodes=["a"]).failed_and_unresolvable_nodes["a"]
+    assert text in answer
+    with pytest.raises(BindRefused) as refused:
+        world.reserve(asking, "a")
+    assert str(refused.value) == answer
 
 
 def test_the_gpus_of_a_worker_stay_held_for_the_pod_that_requests_them(world):

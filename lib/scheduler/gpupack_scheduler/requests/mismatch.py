@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comparison of a pod's GPU request with its worker's place.
+"""The place of a worker's pod, and the comparison of the pod's GPU request with it.
 
 Only its author says that a pod is a worker. ResourceQuota counts the pod's request, and the
 container gets the devices of the place, so both must be equal. CPU and memory may differ:
@@ -8,12 +8,38 @@ kube-scheduler and kubelet enforce the pod's own request.
 
 from gpupack_crds import names
 from gpupack_placement import MiB, MilliGpu, Request, memory_text
+from gpupack_scheduler.errors import BindRefused, RequestMismatch
+from gpupack_scheduler.ledger.claim_table import ClaimTable
 from gpupack_scheduler.ledger.claims import Allocation
+from gpupack_scheduler.ledger.workers import WorkerKey
 from gpupack_scheduler.requests import sharing
 from gpupack_scheduler.requests.gpu_request import MILLI_PER_PERCENT
 
 SLICE = "MIG-"
 """Prefix of NVIDIA's UUIDs of MIG slices, and of gpupack's UUIDs of simulated ones."""
+
+
+def worker_place(table: ClaimTable, worker: WorkerKey, request: Request) -> Allocation:
+    """Return the place of a worker's pod, for all workers that run in it.
+
+    Raises:
+        BindRefused: the worker has no place of its own, or another pod holds it, or it cannot be
+            used now.
+        RequestMismatch: the pod requests other GPUs than the place has.
+    """
+    claim = table.workers.get(worker)
+    if claim is None:
+        raise BindRefused(f"{worker.attempt} has no place for worker {worker.index}")
+    place, title = table.place_of(worker), table.title(worker)
+    if place is None:
+        raise BindRefused(f"worker {worker.index} runs in the pod of worker {claim.pod.index}")
+    if differs := mismatch(request, place):
+        raise RequestMismatch(differs)
+    if others := table.pods_of(worker):
+        raise BindRefused(f"{title} is held by pod {others[0].name}")
+    if obstacle := table.obstacle(place):
+        raise BindRefused(f"{title} cannot be used: {obstacle}")
+    return place
 
 
 def mismatch(request: Request, allocation: Allocation) -> str:
