@@ -8,13 +8,25 @@ from typing import Any, Final
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import HTTPException, ValidationException
+from litestar.exceptions import (
+    HTTPException,
+    MethodNotAllowedException,
+    NotFoundException,
+    ValidationException,
+)
 from litestar.openapi import ResponseSpec
 from litestar.routes import HTTPRoute
 
 from gpupack.errors import InventoryUnavailable, LedgerUnusable
 from gpupack_apiserver.errors import CallInvalid, ClusterNeeded, ConfigInvalid, Missing, TokenNeeded
-from gpupack_apiserver.parameter_types import BODY, choices_of, fields_of, in_words, value_at
+from gpupack_apiserver.parameter_types import (
+    BODY,
+    MAX_CHARACTERS,
+    choices_of,
+    fields_of,
+    in_words,
+    value_at,
+)
 from gpupack_apiserver.patterns import IN_WORDS
 from gpupack_httpserver.connections import certificate_of
 from gpupack_httpserver.errors import Denied
@@ -170,12 +182,26 @@ _NO_BODY: Final = repr(BODY)
 """Litestar's text for a call without the body that it needs."""
 
 
-def answer_http_error(call: Call, error: HTTPException) -> Response[bytes]:
-    """Answer an unknown path, method or media type."""
+def answer_unknown_path(call: Call, _: NotFoundException) -> Response[bytes]:
+    """Answer a path that no call has."""
+    path = call.url.path[:MAX_CHARACTERS]
+    fix = "there is no such call; /api/v1/gpu/openapi/openapi.json lists all"
+    return _problem(404, f"path is {path!r}: {fix}", field="path", value=path, fix=fix)
+
+
+def answer_unknown_method(call: Call, _: MethodNotAllowedException) -> Response[bytes]:
+    """Answer a method that no call of the path has."""
+    method, allowed = call.method, ", ".join(sorted(methods(call)))
+    fix = f"{call.url.path[:MAX_CHARACTERS]} has {allowed}"
+    answer = _problem(405, f"method is {method!r}: {fix}", field="method", value=method, fix=fix)
+    answer.headers["Allow"] = allowed
+    return answer
+
+
+def answer_http_error(_: Call, error: HTTPException) -> Response[bytes]:
+    """Answer an unknown media type, or another error of HTTP."""
     answer = _problem(error.status_code, error.detail)
     answer.headers.update(error.headers or {})
-    if error.status_code == http.HTTPStatus.METHOD_NOT_ALLOWED:
-        answer.headers["Allow"] = ", ".join(sorted(methods(call)))
     return answer
 
 
@@ -237,6 +263,8 @@ HANDLERS: Final[dict[int | type[Exception], Any]] = {
     LedgerUnusable: answer_not_ready,
     InventoryUnavailable: answer_not_ready,
     ValidationException: answer_invalid_parameter,
+    NotFoundException: answer_unknown_path,
+    MethodNotAllowedException: answer_unknown_method,
     HTTPException: answer_http_error,
     Exception: answer_internal_error,
 }

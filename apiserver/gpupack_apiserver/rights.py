@@ -22,6 +22,7 @@ from gpupack_httpserver.access import Access, Caller
 from gpupack_httpserver.client_certificates import ClientCertificates
 from gpupack_httpserver.errors import Denied
 from gpupack_httpserver.peer_limits import TokenBuckets
+from gpupack_httpserver.permission import missing_permission
 from gpupack_httpserver.user import User
 from gpupack_kubeclient.client import Api
 
@@ -214,11 +215,7 @@ class Rights:
 
     async def _require(self, user: User, attributes: dict[str, Any]) -> None:
         if not await self._access.allows(user, attributes):
-            (what,) = attributes.values()
-            raise Denied(
-                f"{user.username} may not {_describe(what)}",
-                status=http.HTTPStatus.FORBIDDEN,
-            )
+            raise missing_permission(user, attributes)
 
 
 def sees_nowhere(user: User, seen: Collection[str], existing: Iterable[str]) -> bool:
@@ -264,12 +261,6 @@ def _own_namespace(user: User) -> list[str]:
     """Return a service account's namespace."""
     name = user.username
     return [name.removeprefix(_ACCOUNT).partition(":")[0]] if name.startswith(_ACCOUNT) else []
-
-
-def _describe(attributes: dict[str, str]) -> str:
-    """Return attributes as text, such as: list gpupack.dev gpujobs in namespace team."""
-    before = {"namespace": "in namespace "}
-    return " ".join(before.get(key, "") + each for key, each in attributes.items() if each)
 
 
 def _listing(kind: str, namespace: str) -> dict[str, Any]:

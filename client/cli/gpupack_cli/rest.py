@@ -178,9 +178,9 @@ def refusal_error(status: int, body: bytes, path: str) -> errors.CliError:
             )
         case 403:
             return errors.PermissionDenied(detail)
-        case 404 if problem.detail not in {"", "Not Found"}:
+        case 404 if problem.field != "path" and problem.detail not in {"", "Not Found"}:
             return errors.ObjectNotFound(detail)
-        case 404:
+        case 404 | 405:
             return errors.RestUnavailable(
                 f"this gpupack-api has no call {path}; upgrade it, or use an older gpupack"
             )

@@ -26,6 +26,7 @@ from gpupack_crds import names
 from gpupack_httpserver.client_certificates import ClientCertificates, PeerCertificate
 from gpupack_httpserver.errors import Denied
 from gpupack_httpserver.peer_limits import TokenBuckets
+from gpupack_httpserver.permission import missing_permission
 from gpupack_httpserver.signing_keys import SigningKeys
 from gpupack_httpserver.user import User
 from gpupack_kubeclient import errors
@@ -217,11 +218,7 @@ class Access:
             why = f"{user.username} lacked the right"
             self._rights[key] = await _limited(review, self._unauthorized, user.username, why)
         if not self._rights.get(key, False):
-            (what,) = attributes.values()
-            raise Denied(
-                f"{user.username} may not {' '.join(what.values())}",
-                status=http.HTTPStatus.FORBIDDEN,
-            )
+            raise missing_permission(user, attributes)
 
     async def _is_allowed(self, user: User, attributes: dict[str, Any]) -> bool:
         spec = {

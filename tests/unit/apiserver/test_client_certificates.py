@@ -126,7 +126,7 @@ async def test_with_a_certificate_what_if_accepts_a_checked_job(as_user, server)
         assert (answer.status_code, answer.json()["outcome"]) == (200, "Starts"), answer.text
         elsewhere = await client.post("what-if", json=question | {"namespace": "others"})
         assert elsewhere.status_code == 403
-        assert "may not create gpupack.dev gpujobs in namespace others" in elsewhere.text
+        assert "may not create gpujobs in namespace others" in elsewhere.text
     assert (server.created_by, server.tried) == ([], [])
 
 

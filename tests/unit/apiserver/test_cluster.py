@@ -68,6 +68,7 @@ async def test_a_wrong_parameter_is_named_with_what_to_send(call, query, field):
 async def test_an_unknown_path_or_method_is_answered_with_a_problem(call):
     found = await call("nothing")
     assert (found.status, found.type) == (404, "application/problem+json")
+    assert found.body["detail"].startswith("path is '/api/v1/gpu/nothing': there is no such call")
 
 
 @pytest.mark.parametrize("path", ["status", "nodes", "monitoring"])
@@ -75,14 +76,17 @@ async def test_a_caller_that_may_not_see_the_cluster_is_refused(call, server, pa
     server.rights.discard(("tenant", "gpunodes/summary", ""))
     found = await call(path, user="tenant")
     assert found.status == 403
-    assert found.body["detail"] == "tenant may not get gpupack.dev gpunodes summary"
+    assert found.body["detail"] == (
+        "tenant may not get gpunodes/summary; a ClusterRoleBinding to the ClusterRole "
+        "gpupack-api-viewer grants it"
+    )
 
 
 async def test_a_wrong_method_is_answered_with_the_allowed_methods(call):
     found = await call("status", body={})
     assert (found.status, found.type) == (405, "application/problem+json")
-    assert "GET" in found.headers["allow"]
-    assert "POST" not in found.headers["allow"]
+    assert found.headers["allow"] == "GET, OPTIONS"
+    assert found.body["detail"] == "method is 'POST': /api/v1/gpu/status has GET, OPTIONS"
 
 
 async def test_options_lists_all_methods_of_a_path(call):

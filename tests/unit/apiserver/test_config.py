@@ -81,7 +81,10 @@ async def test_a_viewer_may_not_reload_the_configuration(call, written, applied)
     found = await call("config/reload", method="POST", user="tenant")
     assert (found.status, found.body["detail"]) == (
         403,
-        "tenant may not update gpupack.dev gpunodes summary",
+        (
+            "tenant may not update gpunodes/summary; a ClusterRoleBinding to the ClusterRole "
+            "gpupack-api-administrator grants it"
+        ),
     )
     assert applied == [Config()]
 

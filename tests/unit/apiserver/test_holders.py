@@ -43,7 +43,10 @@ async def test_holders_show_only_namespaces_with_listable_pods(call, held, serve
     refused = await call("holders", user="tenant", namespace="others")
     assert (refused.status, refused.body["detail"]) == (
         403,
-        "tenant may not list pods in namespace others",
+        (
+            "tenant may not list pods in namespace others; a RoleBinding there to the ClusterRole "
+            "view grants it"
+        ),
     )
     server.rights.discard(("tenant", "pods", "team"))
     assert (await call("holders", user="other")).body["holders"] == []

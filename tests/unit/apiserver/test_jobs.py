@@ -50,7 +50,10 @@ async def test_a_request_for_a_forbidden_namespace_is_refused(call, three, path)
     found = await call(path, user="tenant", namespace="others")
     assert found.status == 403
     kind = "gpuquotas" if path == "quotas" else "gpujobs"
-    assert found.body["detail"] == f"tenant may not list gpupack.dev {kind} in namespace others"
+    assert found.body["detail"] == (
+        f"tenant may not list {kind} in namespace others; a RoleBinding there to the ClusterRole "
+        "gpupack-view grants it"
+    )
 
 
 async def test_a_caller_without_namespaces_gets_an_empty_list(call, three):

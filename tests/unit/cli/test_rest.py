@@ -71,6 +71,8 @@ def test_an_answer_of_another_server_is_reported(body):
         (403, b'{"detail":"bob may not list"}', errors.PermissionDenied, "bob may not list"),
         (404, b'{"detail":"there is no GPUJob a/b"}', errors.ObjectNotFound, "no GPUJob a/b"),
         (404, b'{"detail":"Not Found"}', errors.RestUnavailable, "has no call jobs"),
+        (404, b'{"detail":"no","field":"path"}', errors.RestUnavailable, "has no call jobs"),
+        (405, b'{"detail":"no","field":"method"}', errors.RestUnavailable, "has no call jobs"),
         (404, b"", errors.RestUnavailable, "has no call jobs"),
         (429, b'{"detail":"wait a second"}', errors.RestUnavailable, "wait a second"),
         (503, b"upstream away", errors.RestUnavailable, "status 503"),

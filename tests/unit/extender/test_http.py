@@ -464,7 +464,7 @@ async def test_a_caller_without_the_right_is_refused(plans, server):
     server.allowed.clear()
     status, answer = await ask(plans)
     assert status == 403
-    assert answer["message"] == "operator may not create gpupack.dev gpujobs plan team"
+    assert answer["message"] == "operator may not create gpujobs/plan in namespace team"
 
 
 async def test_reviews_are_cached_for_a_while_and_then_requested_again(plans, server, world):
@@ -622,7 +622,7 @@ async def test_notifications_need_the_right_to_read_them(plans, server):
         assert response.status == 401
     server.allowed = set()
     status, problem = await turns(plans, number="0")
-    assert (status, problem["message"]) == (403, "operator may not watch gpupack.dev gpujobs plan")
+    assert (status, problem["message"]) == (403, "operator may not watch gpujobs/plan")
 
 
 async def test_a_waiting_client_is_notified_of_an_admission(plans, world):
