@@ -25,5 +25,3 @@
 * `housekeeping`: once a second: remove specs of dead pods, publish device tokens to the kubelet.
 * `liveness`, `probe`: signs of life for the kubelet. `watchdog`: the end of an agent that hangs.
 """
-
-__version__ = "0.2.0"

@@ -20,7 +20,7 @@ import click
 from gpupack_agent.errors import AgentError
 from gpupack_agent.inventory.driver_root import parse_setting
 from gpupack_agent.settings import InventorySettings, LimitSettings, kubelet_settings
-from gpupack_kubeclient.environment import Environment, SettingsInvalid
+from gpupack_kubeclient.environment import Environment, SettingsInvalid, error_text
 
 log = logging.getLogger("gpupack_agent")
 
@@ -38,7 +38,7 @@ def run() -> None:
     try:
         level = Environment(os.environ).log_level()
     except SettingsInvalid as wrong:
-        raise click.ClickException(str(wrong)) from wrong
+        raise click.ClickException(error_text(wrong, os.environ)) from wrong
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     _run_and_exit(_until_signal(), AgentError, SettingsInvalid)
 
@@ -54,7 +54,7 @@ def mps_command() -> None:
         driver = InventorySettings.from_environ(os.environ).driver
         folder = MpsFolder(LimitSettings.from_environ(os.environ).mps)
     except SettingsInvalid as wrong:
-        raise click.ClickException(str(wrong)) from wrong
+        raise click.ClickException(error_text(wrong, os.environ)) from wrong
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     libraries = pathlib.Path("/run/gpupack-mps/lib")
     asyncio.run(_supervise(supervisor.serve(folder, driver, libraries)))
@@ -71,7 +71,7 @@ def host_command() -> None:
             Environment(os.environ).log_level(),
         )
     except SettingsInvalid as wrong:
-        raise click.ClickException(str(wrong)) from wrong
+        raise click.ClickException(error_text(wrong, os.environ)) from wrong
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     _run_and_exit(_supervise(host.run(settings)), AgentError, OSError)
 
@@ -84,7 +84,10 @@ def _run_and_exit(serving: Coroutine[None, None, None], *expected: type[Exceptio
     except* expected as group:
         failed = True
         for error in _leaves(group):
-            log.critical("%s", error)
+            if isinstance(error, SettingsInvalid):
+                log.critical("%s", error_text(error, os.environ))
+            else:
+                log.critical("%s", error)
     except* Exception as unexpected:
         failed = True
         log.critical("a part of the agent failed", exc_info=unexpected)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gpupack_agent import __version__, holders
+from gpupack_agent import holders
 from gpupack_agent.idleness import Idleness
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.layouts import Layouts
@@ -28,6 +28,7 @@ from gpupack_crds.gpunode import (
     GpuNodeStatus,
     counted,
 )
+from gpupack_kubeclient import __version__
 
 MAX_HOLDERS = 1024
 """The largest number of holders that GPUNode accepts."""

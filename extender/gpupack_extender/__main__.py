@@ -11,7 +11,7 @@ from gpupack_extender import app
 from gpupack_extender.settings import Settings
 from gpupack_httpserver.process import run_until_signal
 from gpupack_kubeclient.client import Api
-from gpupack_kubeclient.environment import SettingsInvalid
+from gpupack_kubeclient.environment import SettingsInvalid, error_text
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ def main() -> None:
     try:
         settings = Settings.from_environ(os.environ)
     except SettingsInvalid as error:
-        sys.exit(f"gpupack-extender: {error}")
+        sys.exit(f"gpupack-extender: {error_text(error, os.environ)}")
 
     # kube-scheduler holds a connection for each worker of a gang that gathers, up to a thousand.
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -34,7 +34,7 @@ def probe() -> None:
 def run() -> None:
     """Run until SIGTERM; any other end is an error."""
     # kopf, kubernetes and numpy take a second to import: the probe must not pay for them.
-    from gpupack_kubeclient.environment import SettingsInvalid  # noqa: PLC0415
+    from gpupack_kubeclient.environment import SettingsInvalid, error_text  # noqa: PLC0415
     from gpupack_kubeclient.errors import LeaseLost  # noqa: PLC0415
     from gpupack_operator import service  # noqa: PLC0415
     from gpupack_operator.settings import Settings  # noqa: PLC0415
@@ -42,7 +42,7 @@ def run() -> None:
     try:
         settings = Settings.from_environ(os.environ)
     except SettingsInvalid as error:
-        sys.exit(str(error))
+        sys.exit(error_text(error, os.environ))
     logging.basicConfig(level=settings.log_level, format="%(levelname)s %(name)s: %(message)s")
     # One line for each handler of each event says nothing about a job.
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)

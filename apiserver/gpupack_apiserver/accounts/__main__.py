@@ -11,7 +11,7 @@ from gpupack_apiserver.accounts.settings import CostServiceSettings
 from gpupack_apiserver.errors import StoreUnusable
 from gpupack_httpserver.process import run_until_signal
 from gpupack_kubeclient.client import Api
-from gpupack_kubeclient.environment import SettingsInvalid
+from gpupack_kubeclient.environment import SettingsInvalid, error_text
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ def main() -> None:
     try:
         settings = CostServiceSettings.from_environ(os.environ)
     except SettingsInvalid as error:
-        sys.exit(f"gpupack-cost: {error}")
+        sys.exit(f"gpupack-cost: {error_text(error, os.environ)}")
 
     async def account(stop: asyncio.Event) -> None:
         async with Api.connect(os.environ) as api:

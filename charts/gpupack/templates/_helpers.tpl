@@ -181,6 +181,8 @@ seccompProfile:
 {{- define "gpupack.commonEnv" -}}
 - name: GPUPACK_SYSTEM_NAMESPACE
   value: {{ .Release.Namespace }}
+- name: GPUPACK_CHART_VERSION
+  value: {{ .Chart.Version | quote }}
 - name: GPUPACK_LOG_LEVEL
   value: {{ .Values.logLevel }}
 - name: GPUPACK_MAX_OBJECT_MIB

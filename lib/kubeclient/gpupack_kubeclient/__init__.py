@@ -17,3 +17,6 @@ is, and one error tree. In a cluster the transport loads no part of the official
 * `heartbeat`, `leader`: Leases.
 * `errors`: all errors of this package, as one tree.
 """
+
+__version__ = "0.2.0"
+"""The version of all packages of gpupack, which the images do not have as metadata."""

@@ -14,7 +14,12 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
+from gpupack_kubeclient import __version__
+
 T = TypeVar("T")
+
+CHART_VERSION: Final = "GPUPACK_CHART_VERSION"
+"""The version of the chart that sets the other variables."""
 
 PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
 """Kubernetes' policies for pulling an image."""
@@ -24,6 +29,21 @@ LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 class SettingsInvalid(Exception):
     """A variable is missing or not valid; the message names its value and the allowed values."""
+
+
+def error_text(error: SettingsInvalid, variables: Mapping[str, str]) -> str:
+    """Return the error for the log, with both versions where chart and image differ.
+
+    A field or variable of another version is unknown, or missing, whatever its value.
+    """
+    chart = variables.get(CHART_VERSION, "")
+    if chart in {"", __version__}:
+        return str(error)
+    return (
+        f"{error}; the configuration comes from chart {chart}, and this image is version "
+        f"{__version__}: set image.tag to an image of version {chart}, or install chart "
+        f"{__version__}"
+    )
 
 
 class Environment:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from gpupack_crds import names
 from gpupack_kubeclient.client import Api
-from gpupack_kubeclient.environment import Environment, SettingsInvalid
+from gpupack_kubeclient.environment import Environment, SettingsInvalid, error_text
 from gpupack_operator.certificates.certificate_requests import (
     CertificateRequest,
     parse_certificate_requests,
@@ -23,7 +23,7 @@ def main() -> None:
     try:
         asyncio.run(_serve(os.environ))
     except SettingsInvalid as error:
-        sys.exit(str(error))
+        sys.exit(error_text(error, os.environ))
 
 
 async def _serve(environ: Mapping[str, str]) -> None:

@@ -3,7 +3,8 @@ import pathlib
 
 import pytest
 
-from gpupack_kubeclient.environment import Environment, SettingsInvalid
+from gpupack_kubeclient import __version__
+from gpupack_kubeclient.environment import Environment, SettingsInvalid, error_text
 
 
 def environment(**variables):
@@ -44,3 +45,17 @@ def test_a_choice_is_one_of_few():
 def test_the_log_level_is_read_in_any_case():
     assert environment().log_level() == "INFO"
     assert environment(GPUPACK_LOG_LEVEL="debug").log_level() == "DEBUG"
+
+
+def test_settings_of_another_chart_are_named_with_both_versions():
+    error = SettingsInvalid("GPUPACK_QUEUE is not valid: Object contains unknown field `x`")
+    assert error_text(error, {"GPUPACK_CHART_VERSION": "9.9.9"}) == (
+        f"{error}; the configuration comes from chart 9.9.9, and this image is version "
+        f"{__version__}: set image.tag to an image of version 9.9.9, or install chart "
+        f"{__version__}"
+    )
+
+
+@pytest.mark.parametrize("variables", [{}, {"GPUPACK_CHART_VERSION": __version__}])
+def test_settings_of_the_same_chart_are_named_without_a_version(variables):
+    assert error_text(SettingsInvalid("A is not set"), variables) == "A is not set"
