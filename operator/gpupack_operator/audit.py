@@ -92,14 +92,9 @@ class Audit:
     def _kinds(self) -> tuple[WatchedKind, ...]:
         cache = self._cache
         return (
-            WatchedKind(
-                READABLE_GPUJOBS,
-                "",
-                lambda: _versions(cache.gpujobs, lambda seen: seen.job),
-                self._skipped,
-            ),
-            WatchedKind(JOBS, names.JOB_LABEL, lambda: _versions(cache.jobs, lambda job: job)),
-            WatchedKind(PODS, names.JOB_LABEL, lambda: _versions(cache.pods, lambda pod: pod)),
+            WatchedKind(READABLE_GPUJOBS, "", lambda: _versions(cache.gpujobs), self._skipped),
+            WatchedKind(JOBS, names.JOB_LABEL, lambda: _versions(cache.jobs)),
+            WatchedKind(PODS, names.JOB_LABEL, lambda: _versions(cache.pods)),
         )
 
     async def _check(self, watched: WatchedKind) -> None:
@@ -145,6 +140,6 @@ def _uid(raw: msgspec.Raw) -> set[str]:
     return set()
 
 
-def _versions(index: Lookup, object_of: Callable[[Any], Object]) -> Versions:
-    found = [object_of(item).metadata for key in list(index) for item in list(index[key])]
+def _versions(index: Lookup) -> Versions:
+    found = [item.metadata for key in list(index) for item in list(index[key])]
     return {meta.uid: meta.resource_version for meta in found}

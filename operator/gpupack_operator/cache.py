@@ -15,9 +15,10 @@ kopf's events and reflectors fill three indices. This module adds three things t
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -25,12 +26,20 @@ from gpupack_crds import names
 from gpupack_crds.gpujob import MAX_WORKERS, GpuJobSpec
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GPUJOBS, GpuJob
-from gpupack_kubeclient.objects import Job, Json, Object, Pod
+from gpupack_kubeclient.objects import Job, Json, Object, ObjectMeta, Pod
 from gpupack_kubeclient.resources import Resource
 from gpupack_operator.manifests import owner
 from gpupack_operator.waiting_jobs import Key
 
 Lookup = Mapping[Any, Iterable[Any]]
+
+
+class Versioned(Protocol):
+    """What an index keeps of an object."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Return the object's metadata."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,24 +52,27 @@ class CachedGpuJob:
     job: GpuJob
     template: Json
 
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Return the GPUJob's metadata."""
+        return self.job.metadata
 
-class ReadableGpuJob(Object, frozen=True):
+
+class ReadableGpuJob(Object, frozen=True, dict=True):
     """GPUJob as it was written. One that violates the CRD's schema cannot be read."""
 
     spec: Json = {}
-    status: Json = {}
+    status: GpuJobStatus = GpuJobStatus()
 
     def __post_init__(self) -> None:
-        """Raise the errors of `cached`."""
-        self.cached()
+        """Convert the spec while the object is read, so that its errors are errors of reading."""
+        _ = self.cached
 
+    @functools.cached_property
     def cached(self) -> CachedGpuJob:
-        """Return the part that the cache keeps."""
-        job = GpuJob(
-            metadata=self.metadata,
-            spec=msgspec.convert(self.spec, GpuJobSpec),
-            status=msgspec.convert(self.status, GpuJobStatus),
-        )
+        """The part that the cache keeps."""
+        spec = msgspec.convert(self.spec, GpuJobSpec)
+        job = GpuJob(metadata=self.metadata, spec=spec, status=self.status)
         return CachedGpuJob(job=job, template=self.spec.get("template") or {})
 
 
@@ -98,8 +110,8 @@ class Cache:
 
     def gpujob(self, key: Key) -> CachedGpuJob | None:
         """Return the newest state of a GPUJob; None: it does not exist."""
-        living = self._living(self.gpujobs.get(key, ()))
-        seen = max(living, key=lambda found: version(found.job), default=None)
+        living = self._present(self.gpujobs.get(key, ()))
+        seen: CachedGpuJob | None = max(living, key=version, default=None)
         written = self._written.get(key)
         if seen and written and self._is_newer(written, seen):
             return written
@@ -133,7 +145,7 @@ class Cache:
     def is_echo(self, key: Key, version: str) -> bool:
         """Tell whether a watch event only repeats the operator's own newest write."""
         written = self._written.get(key)
-        return written is not None and written.job.metadata.resource_version == version
+        return written is not None and written.metadata.resource_version == version
 
     def on_pod_deleted(self, pod: Pod) -> None:
         """Keep the end of a deleted pod that had finished.
@@ -159,17 +171,14 @@ class Cache:
 
     def forget_deleted(self) -> None:
         """Forget deleted objects that no index holds any more."""
-        indexed = {seen.job.metadata.uid for seen in _all(self.gpujobs)}
-        indexed |= {item.metadata.uid for index in (self.jobs, self.pods) for item in _all(index)}
-        indexed |= {seen.job.metadata.uid for seen in self._written.values()}
+        indexes = (self.gpujobs, self.jobs, self.pods)
+        indexed = {item.metadata.uid for index in indexes for item in _all(index)}
+        indexed |= {seen.metadata.uid for seen in self._written.values()}
         self._deleted &= indexed
 
-    def _living(self, found: Iterable[CachedGpuJob]) -> Iterator[CachedGpuJob]:
-        return (seen for seen in found if seen.job.metadata.uid not in self._deleted)
-
     def _is_newer(self, written: CachedGpuJob, seen: CachedGpuJob) -> bool:
-        gone = written.job.metadata.uid in self._deleted
-        return not gone and version(written.job) > version(seen.job)
+        gone = written.metadata.uid in self._deleted
+        return not gone and version(written) > version(seen)
 
     def _present(self, found: Iterable[Any]) -> Iterator[Any]:
         return (item for item in found if item.metadata.uid not in self._deleted)
@@ -179,6 +188,6 @@ def _all(index: Lookup) -> Iterator[Any]:
     return (item for key in index for item in index[key])
 
 
-def version(item: Object) -> int:
+def version(item: Versioned) -> int:
     """Return an object's resourceVersion; versions of one kind are comparable."""
     return int(item.metadata.resource_version or 0)

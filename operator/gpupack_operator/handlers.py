@@ -50,7 +50,7 @@ def process_event(
 ) -> None:
     """Process one event; skip a GPUJob that violates the schema."""
     try:
-        job = msgspec.convert(dict(body), ReadableGpuJob)
+        job = msgspec.convert(dict(body), ReadableGpuJob).cached
     except (msgspec.ValidationError, RecursionError) as error:
         stream.skip(_title(body), str(error))
         return

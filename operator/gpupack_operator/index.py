@@ -4,40 +4,32 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from gpupack_kubeclient.objects import Object
-from gpupack_operator.cache import version
+from gpupack_operator.cache import Versioned, version
 
-T = TypeVar("T", bound=Object)
-V = TypeVar("V")
+T = TypeVar("T", bound=Versioned)
 
 
 class Listener(Protocol):
     """Callback for every change."""
 
-    def __call__(self, kept: Any, /, *, gone: bool) -> None:
-        """Handle an object that appeared, changed or is deleted.
-
-        `kept` is what the index keeps of it.
-        """
+    def __call__(self, item: Any, /, *, gone: bool) -> None:
+        """Handle an object that appeared, changed or is deleted."""
 
 
-class Index(Mapping[Any, Collection[V]], Generic[T, V]):
+class Index(Mapping[Any, Collection[T]], Generic[T]):
     """Objects by key; several may share one, such as the pods of a GPUJob.
 
     Args:
         key: returns the key of an object.
-        read: returns what is kept of an object. It must not fail: the reflector skips what cannot
-            be read.
         listener: is called for every change.
     """
 
-    def __init__(self, key: Callable[[T], Any], read: Callable[[T], V], listener: Listener) -> None:
+    def __init__(self, key: Callable[[T], Any], listener: Listener) -> None:
         self._key = key
-        self._read = read
         self._listener = listener
         self._keys: dict[str, Any] = {}
         self._versions: dict[str, int] = {}
-        self._found: dict[Any, dict[str, V]] = {}
+        self._found: dict[Any, dict[str, T]] = {}
 
     def upsert(self, item: T) -> None:
         """Store a new or changed object; ignore a version older than the known one.
@@ -53,9 +45,9 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
 
     def drop(self, uid: str) -> None:
         """Remove the object of this UID, if there is one."""
-        kept = self._taken(uid)
-        if kept is not None:
-            self._listener(kept, gone=True)
+        item = self._taken(uid)
+        if item is not None:
+            self._listener(item, gone=True)
 
     def replace(self, items: list[T]) -> None:
         """Replace all objects by these."""
@@ -67,7 +59,7 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
             if version(item) != self._versions.get(item.metadata.uid):
                 self._put(item)
 
-    def __getitem__(self, key: Any) -> Collection[V]:
+    def __getitem__(self, key: Any) -> Collection[T]:
         return tuple(self._found[key].values())
 
     def __iter__(self) -> Iterator[Any]:
@@ -80,15 +72,15 @@ class Index(Mapping[Any, Collection[V]], Generic[T, V]):
         uid, key = item.metadata.uid, self._key(item)
         self._taken(uid)
         self._keys[uid], self._versions[uid] = key, version(item)
-        kept = self._found.setdefault(key, {})[uid] = self._read(item)
-        self._listener(kept, gone=False)
+        self._found.setdefault(key, {})[uid] = item
+        self._listener(item, gone=False)
 
-    def _taken(self, uid: str) -> V | None:
+    def _taken(self, uid: str) -> T | None:
         if uid not in self._keys:
             return None
         key = self._keys.pop(uid)
         del self._versions[uid]
-        kept = self._found[key].pop(uid)
+        item = self._found[key].pop(uid)
         if not self._found[key]:
             del self._found[key]
-        return kept
+        return item

@@ -348,7 +348,7 @@ class Reconciler:
             if seen:
                 self._cache.mark_deleted(seen.job.metadata.uid)
         else:
-            self._cache.record_write(found.cached())
+            self._cache.record_write(found.cached)
         self._refetch.discard(key)
 
 

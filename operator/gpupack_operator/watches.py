@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from gpupack_crds import names
 from gpupack_crds.kinds import GPUJOBS
 from gpupack_kubeclient.client import Api
-from gpupack_kubeclient.objects import Object
+from gpupack_kubeclient.objects import Job, Object, Pod
 from gpupack_kubeclient.reflector import Reflector
 from gpupack_kubeclient.resources import JOBS, PODS
 from gpupack_operator.acceptance_tests import AcceptanceTests
@@ -24,7 +24,7 @@ from gpupack_operator.waiting_jobs import Key
 
 OWN_LABEL = {"labelSelector": names.JOB_LABEL}
 
-GpuJobs: TypeAlias = Index[ReadableGpuJob, CachedGpuJob]
+GpuJobs: TypeAlias = Index[CachedGpuJob]
 
 
 class InitialList:
@@ -43,16 +43,16 @@ class InitialList:
 
     def upsert(self, item: ReadableGpuJob) -> None:
         """Store a GPUJob that changed before the watch ended."""
-        self._gpujobs.upsert(item)
+        self._gpujobs.upsert(item.cached)
 
     def remove(self, item: ReadableGpuJob) -> None:
         """Remove a GPUJob that was deleted before the watch ended."""
-        self._gpujobs.remove(item)
+        self._gpujobs.remove(item.cached)
 
 
 def gpujobs_of(cache: Cache, router: EventRouter) -> GpuJobs:
     """Return the index of all GPUJobs; `cache` reads it, and `router` receives each change."""
-    found: GpuJobs = Index(_name_of, ReadableGpuJob.cached, router.on_gpujob)
+    found: GpuJobs = Index(lambda seen: Key(*seen.job.key), router.on_gpujob)
     cache.gpujobs = found
     return found
 
@@ -70,8 +70,8 @@ def reflectors(
     api: Api, cache: Cache, router: EventRouter, *, namespace: str
 ) -> dict[str, Reflector[Any]]:
     """Return the watches of all kinds but GPUJobs; they fill `cache` and notify `router`."""
-    jobs: Index[Any, Any] = Index(_gpujob_of, lambda job: job, router.on_job)
-    pods: Index[Any, Any] = Index(_gpujob_of, lambda pod: pod, router.on_pod)
+    jobs: Index[Job] = Index(_gpujob_of, router.on_job)
+    pods: Index[Pod] = Index(_gpujob_of, router.on_pod)
     cache.jobs, cache.pods = jobs, pods
     return {
         "jobs": Reflector(api, JOBS, jobs, namespace=namespace, selectors=OWN_LABEL),
@@ -84,10 +84,6 @@ def acceptance_test_watches(api: Api, tests: AcceptanceTests | None) -> dict[str
     if tests is None:
         return {}
     return {"trials": Reflector(api, GPUJOBS, tests, namespace=names.ACCEPTANCE_NAMESPACE)}
-
-
-def _name_of(job: Object) -> Key:
-    return Key(*job.key)
 
 
 def _gpujob_of(child: Object) -> str:

@@ -12,4 +12,4 @@ def read_gpujob(body):
     Raises:
         msgspec.ValidationError: it does not follow the CRD's schema.
     """
-    return msgspec.convert(body, ReadableGpuJob).cached()
+    return msgspec.convert(body, ReadableGpuJob).cached

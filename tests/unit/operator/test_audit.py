@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-import msgspec
 import pytest
+from gpujobs import read_gpujob
 
 from gpupack_kubeclient.resources import PODS
 from gpupack_operator import watches
 from gpupack_operator.audit import Audit, WatchedKind
-from gpupack_operator.cache import READABLE_GPUJOBS, Cache, ReadableGpuJob
+from gpupack_operator.cache import READABLE_GPUJOBS, Cache
 from gpupack_operator.errors import WatchStale
 from gpupack_operator.kopf_session import GpuJobStream
 
@@ -60,7 +60,7 @@ async def test_a_gpujob_deleted_without_an_event_leaves_the_index(server):
     for name in ("train", "ghost"):
         meta = {"name": name, "namespace": "team", "uid": name, "resourceVersion": "1"}
         body = {"metadata": meta, "spec": {"gpus": 1}}
-        gpujobs.upsert(msgspec.convert(body, ReadableGpuJob))
+        gpujobs.upsert(read_gpujob(body))
         server.put(f"/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs/{name}", body)
     del server.objects["/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs/ghost"]
     events.clear()

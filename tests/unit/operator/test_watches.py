@@ -4,10 +4,11 @@ import contextlib
 
 import msgspec
 import pytest
+from gpujobs import read_gpujob
 
 from gpupack_crds import names
 from gpupack_operator import watches
-from gpupack_operator.cache import Cache, ReadableGpuJob
+from gpupack_operator.cache import Cache
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.nodes_limits import NodesLimits, NodesRequestLimiter
 from gpupack_operator.preemptions import Preemptions
@@ -78,7 +79,7 @@ async def test_an_invalid_gpujob_does_not_affect_others(server):
 async def test_a_job_received_before_the_list_is_kept(server):
     cache = Cache()
     gpujobs = watches.gpujobs_of(cache, IgnoringRouter())
-    gpujobs.upsert(msgspec.convert(gpujob("younger"), ReadableGpuJob))
+    gpujobs.upsert(read_gpujob(gpujob("younger")))
     server.put(f"{GPUJOBS}/train", gpujob("train"))
     async with asyncio.timeout(30):
         await watches.list_once(server.api, gpujobs, namespace="")
