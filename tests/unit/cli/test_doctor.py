@@ -24,6 +24,7 @@ from gpupack_cli.doctor import (
     parts,
     pending_pods,
     reading,
+    secrets,
     views,
 )
 from gpupack_cli.doctor.checks import CHECKS, findings
@@ -56,12 +57,13 @@ def lease(name, *, seconds_ago=1.0, duration=10, holder="holder-0_x"):
     return built(views.LeaseRenewal, name, spec=spec)
 
 
-def part(name, ready=2, wanted=2):
+def part(name, ready=2, wanted=2, volumes=(), pulls=()):
+    pods = {"volumes": list(volumes), "imagePullSecrets": [{"name": each} for each in pulls]}
     return built(
         views.Part,
         name,
         metadata={"labels": LABELS},
-        spec={"replicas": wanted},
+        spec={"replicas": wanted, "template": {"spec": pods}},
         status={"readyReplicas": ready},
     )
 
@@ -89,10 +91,18 @@ REJECTED = {
 RELEASE = Release("gpu-tools")
 
 
+def serving(name):
+    items = [{"key": "tls.crt"}, {"key": "tls.key"}]
+    return {"name": "tls", "secret": {"secretName": name, "items": items}}
+
+
+SCHEDULER = part("gpupack-scheduler", volumes=[serving("gpupack-extender-certificate")])
+
+
 def secret(folder):
-    certificate, _ = self_signed(folder)
-    data = base64.b64encode(certificate.read_bytes()).decode()
-    return built(views.Certificates, "gpupack-extender-certificate", data={"tls.crt": data})
+    files = zip(("tls.crt", "tls.key"), self_signed(folder), strict=True)
+    data = {key: base64.b64encode(file.read_bytes()).decode() for key, file in files}
+    return built(views.Certificates, "gpupack-extender-certificate", data=data)
 
 
 def same(folder):
@@ -112,9 +122,7 @@ def sound(tmp_path_factory):
         version="0.2.0",
         server=views.ServerVersion(git_version="v1.36.3", major="1", minor="36+"),
         crds=Read(tuple(msgspec.convert(build(), views.Crd) for build in KINDS)),
-        deployments=Read(
-            (part("gpupack-operator"), part("gpupack-scheduler"), part("gpupack-api", 1, 1))
-        ),
+        deployments=Read((part("gpupack-operator"), SCHEDULER, part("gpupack-api", 1, 1))),
         daemon_sets=agents(),
         pods=named(objects.Pod, "gpupack-operator-1"),
         leases=Read((lease("gpupack-operator"), lease("gpupack-scheduler"), lease("gpunode-a"))),
@@ -396,17 +404,82 @@ def test_components_of_another_release_are_reported(sound):
 )
 def test_a_certificate_is_reported_before_it_expires(sound, days, level, says):
     seen = dataclasses.replace(sound, now=NOW + dt.timedelta(days=days))
-    (found,) = parts.certificates(seen)
+    (found,) = secrets.certificates(seen)
     assert found.level is level
     assert says in found.message
 
 
 @pytest.mark.parametrize("data", [{}, {"tls.crt": "!"}, {"tls.crt": "cnViYmlzaA=="}])
 def test_a_secret_without_a_certificate_is_broken(sound, data):
-    broken = built(views.Certificates, "gpupack-api-certificate", data=data)
+    broken = built(views.Certificates, "gpupack-extender-certificate", data=data)
     seen = dataclasses.replace(sound, secrets=Read((broken,)))
-    (found,) = parts.certificates(seen)
+    (found,) = secrets.certificates(seen)
     assert found.level is Level.FAILED
+    assert "patch secret gpupack-extender-certificate --type=merge" in found.fix
+
+
+READINGS = {
+    "name": "readings",
+    "projected": {
+        "sources": [
+            {"secret": {"name": "gpupack-metrics-certificate", "items": [{"key": "ca.crt"}]}},
+            {"secret": {"name": "gpupack-metrics-token", "items": [{"key": "token"}]}},
+        ]
+    },
+}
+
+
+def test_a_missing_secret_is_reported_with_the_parts_that_use_it(sound):
+    api = part("gpupack-api", 1, 1, volumes=[serving("mine"), READINGS], pulls=["registry"])
+    seen = dataclasses.replace(sound, deployments=Read((SCHEDULER, api)))
+    found = list(secrets.secrets(seen))
+    assert [(each.level, each.message.partition(" (")[0]) for each in found] == [
+        (Level.FAILED, "Secret gpupack-metrics-certificate is missing"),
+        (Level.FAILED, "Secret gpupack-metrics-token is missing"),
+        (Level.FAILED, "Secret mine is missing"),
+        (Level.WARNING, "Secret registry, for pulls of images, is missing"),
+    ]
+    assert "(gpupack-api): pods that use it cannot start" in found[0].message
+
+
+def test_the_token_of_a_prometheus_is_needed_where_its_account_exists(sound):
+    seen = dataclasses.replace(sound, accounts=named(objects.Object, "gpupack-metrics"))
+    (found,) = secrets.secrets(seen)
+    assert found.message.startswith("Secret gpupack-metrics-token is missing (Prometheus)")
+    assert "helm upgrade" in found.fix
+
+
+def test_a_secret_without_a_key_that_is_used_is_reported(sound):
+    held = built(views.Certificates, "gpupack-extender-certificate", data={"tls.crt": "x"})
+    seen = dataclasses.replace(sound, secrets=Read((held,)))
+    (found,) = secrets.secrets(seen)
+    assert found.message == "Secret gpupack-extender-certificate has no tls.key (gpupack-scheduler)"
+
+
+def test_the_certificate_of_every_part_is_checked(sound, tmp_path):
+    agent = part("gpupack-agent", volumes=[serving("gpupack-metrics-certificate")])
+    held = secret(tmp_path)
+    other = built(views.Certificates, "gpupack-metrics-certificate", data=held.data)
+    seen = dataclasses.replace(sound, daemon_sets=Read((agent,)), secrets=Read((held, other)))
+    assert [each.message.split()[3] for each in secrets.certificates(seen)] == [
+        "gpupack-extender-certificate",
+        "gpupack-metrics-certificate",
+    ]
+
+
+async def test_the_secrets_that_the_parts_name_are_read():
+    server = ApiServer()
+    server.put("/version", {"major": "1", "minor": "36", "gitVersion": "v1.36.3"})
+    parts_path = "/apis/apps/v1/namespaces/gpu-tools/deployments"
+    server.put(
+        f"{parts_path}/gpupack-api", msgspec.to_builtins(part("gpupack-api", volumes=[READINGS]))
+    )
+    for name in ("gpupack-metrics-token", "of-another-program"):
+        path = f"/api/v1/namespaces/gpu-tools/secrets/{name}"
+        server.put(path, {"metadata": {"name": name, "namespace": "gpu-tools"}})
+    async with connected(server.app()) as (api, _):
+        seen = await reading.read_cluster(api, "1.0", RELEASE)
+    assert [each.metadata.name for each in seen.secrets.items] == ["gpupack-metrics-token"]
 
 
 def waiting_pod(name, scheduler, limits):

@@ -6,7 +6,9 @@
 * `reading`: reads it.
 * `rest_call`: calls the REST API as the caller would.
 * `served`: reads the certificates that pods serve.
+* `needed_secrets`: the Secrets that the release needs.
 * `finding`: the result of a check.
-* `installed`, `parts`, `nodes`, `inventories`, `pending_pods`, `renewals`: the checks.
+* `installed`, `parts`, `nodes`, `inventories`, `pending_pods`, `secrets`, `renewals`,
+  `agentless`, `communication`: the checks.
 * `checks`: all of them, in order.
 """

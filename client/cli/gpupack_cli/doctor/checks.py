@@ -13,6 +13,7 @@ from gpupack_cli.doctor import (
     parts,
     pending_pods,
     renewals,
+    secrets,
 )
 from gpupack_cli.doctor.cluster_state import ClusterState
 from gpupack_cli.doctor.finding import Finding
@@ -27,7 +28,8 @@ CHECKS: Final[tuple[Callable[[ClusterState], Iterator[Finding]], ...]] = (
     installed.admission,
     installed.webhooks,
     installed.priority_class,
-    parts.certificates,
+    secrets.secrets,
+    secrets.certificates,
     renewals.renewals,
     parts.metrics,
     parts.rest,

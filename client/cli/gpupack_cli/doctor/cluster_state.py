@@ -81,6 +81,8 @@ class ClusterState:
         pending: pods without a node or a running container, of all namespaces.
         webhooks: webhooks that refuse everything while their Service is gone, with whether it
             exists.
+        accounts: the ServiceAccount of a Prometheus, where the chart creates one.
+        secrets: those of the Secrets that the release needs that exist.
         metrics: answer of the extender's metrics, without a token.
         rest: answer of the REST API's probe.
         caller: answer of the REST API to the caller's own token.
@@ -101,6 +103,7 @@ class ClusterState:
     bindings: Read[views.AdmissionBinding] = Read()
     webhooks: Read[tuple[views.Webhook, bool]] = Read()
     priority_classes: Read[objects.PriorityClass] = Read()
+    accounts: Read[objects.Object] = Read()
     secrets: Read[views.Certificates] = Read()
     nodes: Read[objects.Node] = Read()
     gpu_nodes: Read[GpuNode] = Read()

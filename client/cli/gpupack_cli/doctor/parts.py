@@ -1,26 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the running components: replicas, leaders, certificates, metrics."""
+"""Checks of the running components: replicas, leaders, metrics."""
 
-import base64
-import binascii
-import datetime as dt
 from collections.abc import Iterator
 from typing import Final
 
 from gpupack_cli.doctor.cluster_state import ClusterState
 from gpupack_cli.doctor.finding import Finding, failed, ok, skipped, warning
-from gpupack_cli.doctor.views import Certificates, Part
+from gpupack_cli.doctor.views import Part
 from gpupack_cli.figures import count, duration
 from gpupack_crds import names
 
 NEEDED: Final = ("gpupack-operator", "gpupack-scheduler")
 AGENT: Final = "gpupack-agent"
-ISSUER: Final = "gpupack-certificates"
 API: Final = "gpupack-api"
-OPTIONAL: Final = (ISSUER, "gpupack-cost")
+OPTIONAL: Final = ("gpupack-certificates", "gpupack-cost")
 """Deployments that only some installations have."""
 PARTS: Final = "parts"
-SOON: Final = dt.timedelta(days=30)
 LATE_FACTOR: Final = 2
 """A Lease that was not renewed for twice its duration has no live holder."""
 
@@ -143,51 +138,6 @@ def leaders(seen: ClusterState) -> Iterator[Finding]:
             )
         else:
             yield ok(check, f"{name} is led by {lease.spec.holder_identity.partition('_')[0]}")
-
-
-def certificates(seen: ClusterState) -> Iterator[Finding]:
-    """Check that the certificates of the plan API and the REST API do not expire soon."""
-    check = "certificates"
-    if seen.secrets.refused and not seen.secrets.items:
-        yield skipped(check, seen.secrets.refused)
-        return
-    if not seen.secrets.items:
-        yield skipped(check, "no Secret of gpupack: your own certificates are not checked")
-        return
-    for secret in seen.secrets.items:
-        yield _certificate(seen, secret)
-
-
-def _certificate(seen: ClusterState, secret: Certificates) -> Finding:
-    check, name, now = "certificates", secret.metadata.name, seen.now
-    renew = (
-        "gpupack renews certificates that it issues: see kubectl -n "
-        f"{seen.release.namespace} logs deployment/{ISSUER}; renew your own (existingSecret)"
-    )
-    until = _until(secret)
-    if until is None:
-        return failed(check, f"Secret {name} has no readable certificate", fix=renew)
-    left = until - now
-    if left <= dt.timedelta():
-        return failed(check, f"the certificate in {name} expired on {until:%Y-%m-%d}", fix=renew)
-    if left < SOON:
-        return warning(check, f"the certificate in {name} expires on {until:%Y-%m-%d}", fix=renew)
-    return ok(check, f"the certificate in {name} is valid until {until:%Y-%m-%d}")
-
-
-def _until(secret: Certificates) -> dt.datetime | None:
-    """Return when the first of its certificates expires."""
-    from cryptography import x509  # noqa: PLC0415 - 0.1 s, only for this check
-
-    ends = []
-    for key in ("ca.crt", "tls.crt"):
-        try:
-            text = base64.b64decode(secret.data.get(key, ""), validate=True)
-            found = x509.load_pem_x509_certificates(text) if text else []
-        except (binascii.Error, ValueError):
-            return None
-        ends += [each.not_valid_after_utc for each in found]
-    return min(ends, default=None)
 
 
 def metrics(seen: ClusterState) -> Iterator[Finding]:

@@ -9,6 +9,8 @@ from typing import Any, Final, TypeVar
 from gpupack.cluster.release import SERVICE, Release
 from gpupack_cli.doctor import views
 from gpupack_cli.doctor.cluster_state import ClusterState, Probe, Read
+from gpupack_cli.doctor.needed_secrets import METRICS as METRICS_ACCOUNT
+from gpupack_cli.doctor.needed_secrets import needed_secrets
 from gpupack_cli.listing import list_objects
 from gpupack_crds import names
 from gpupack_crds.kinds import GPUCOHORTS, GPUNODES, GPUQUOTAS
@@ -43,7 +45,6 @@ async def read_cluster(api: Api, version: str, release: Release) -> ClusterState
     # The first request is alone, so that a server that does not answer is reported once.
     server = await api.document("/version", views.ServerVersion)
     system = release.namespace
-    secrets = (release.extender_secret, release.api_secret)
     crd_names = [f"{kind}.{names.GROUP}" for kind in KINDS]
     found = await asyncio.gather(
         _each(api, views.CRDS, crd_names),
@@ -56,7 +57,7 @@ async def read_cluster(api: Api, version: str, release: Release) -> ClusterState
         _all(api, views.BINDINGS),
         _webhooks(api),
         _each(api, PRIORITY_CLASSES, [PRIORITY_CLASS]),
-        _each(api, views.SECRETS, secrets, system),
+        _each(api, views.ACCOUNTS, [METRICS_ACCOUNT], system),
         _all(api, NODES),
         _all(api, GPUNODES),
         _all(api, views.GPUJOBS),
@@ -75,7 +76,7 @@ async def read_cluster(api: Api, version: str, release: Release) -> ClusterState
         "bindings",
         "webhooks",
         "priority_classes",
-        "secrets",
+        "accounts",
         "nodes",
         "gpu_nodes",
         "gpu_jobs",
@@ -85,8 +86,11 @@ async def read_cluster(api: Api, version: str, release: Release) -> ClusterState
     )
     read: dict[str, Any] = dict(zip(fields, found, strict=True))
     metrics = await _metrics(api, read["leases"], system)
+    parts = (*read["deployments"].items, *read["daemon_sets"].items)
+    needed = needed_secrets(parts, read["accounts"].items, release)
+    secrets = await _each(api, views.SECRETS, [each.name for each in needed], system)
     about: dict[str, Any] = {"version": version, "server": server, "release": release}
-    return ClusterState(now=api.clock.now(), metrics=metrics, **about, **read)
+    return ClusterState(now=api.clock.now(), metrics=metrics, secrets=secrets, **about, **read)
 
 
 async def _all(

@@ -31,8 +31,8 @@ def renewals(seen: ClusterState) -> Iterator[Finding]:
             yield failed(
                 CHECK,
                 f"pod {each.pod} serves a certificate that expired on {ended:%Y-%m-%d}",
-                fix=f"renew the certificate in Secret {each.secret}; the pod serves the new one "
-                "within two minutes",
+                fix=f"issue the certificate in Secret {each.secret} again (docs/install.md, "
+                "Certificates); the pod serves the new one within two minutes",
             )
     same = sum(each.in_secret == each.in_handshake for each in known)
     if known and same == len(known):

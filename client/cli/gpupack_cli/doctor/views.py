@@ -54,11 +54,59 @@ class Toleration(objects.View, frozen=True):
     effect: str = ""
 
 
+class SecretItem(objects.View, frozen=True):
+    """A key of a Secret that is a file of a volume."""
+
+    key: str = ""
+
+
+class SecretSource(objects.View, frozen=True):
+    """A Secret that is a volume."""
+
+    secret_name: str = ""
+    items: tuple[SecretItem, ...] = ()
+
+
+class ProjectedSecret(objects.View, frozen=True):
+    """A Secret that is a part of a volume."""
+
+    name: str = ""
+    items: tuple[SecretItem, ...] = ()
+
+
+class ProjectedSource(objects.View, frozen=True):
+    """A part of a projected volume."""
+
+    secret: ProjectedSecret = ProjectedSecret()
+
+
+class ProjectedVolume(objects.View, frozen=True):
+    """A volume of several parts."""
+
+    sources: tuple[ProjectedSource, ...] = ()
+
+
+class ServingVolume(objects.View, frozen=True):
+    """A volume of a pod."""
+
+    name: str = ""
+    secret: SecretSource = SecretSource()
+    projected: ProjectedVolume = ProjectedVolume()
+
+
+class PullSecret(objects.View, frozen=True):
+    """A Secret for pulls of images."""
+
+    name: str = ""
+
+
 class PartPodSpec(objects.View, frozen=True):
-    """The spec of a part's pods: images and tolerations."""
+    """The spec of a part's pods: images, tolerations and Secrets."""
 
     containers: tuple[PartContainer, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    volumes: tuple[ServingVolume, ...] = ()
+    image_pull_secrets: tuple[PullSecret, ...] = ()
 
 
 class PartTemplate(objects.View, frozen=True):
@@ -180,7 +228,7 @@ class Webhooks(objects.Object, frozen=True):
 
 
 class Certificates(objects.Object, frozen=True):
-    """A Secret of type kubernetes.io/tls."""
+    """A Secret."""
 
     data: dict[str, str] = {}
 
@@ -196,26 +244,6 @@ class ServingContainer(objects.View, frozen=True):
     """A container that may serve."""
 
     ports: tuple[ServingPort, ...] = ()
-
-
-class SecretItem(objects.View, frozen=True):
-    """A key of a Secret that is a file of a volume."""
-
-    key: str = ""
-
-
-class SecretSource(objects.View, frozen=True):
-    """A Secret that is a volume."""
-
-    secret_name: str = ""
-    items: tuple[SecretItem, ...] = ()
-
-
-class ServingVolume(objects.View, frozen=True):
-    """A volume of a pod."""
-
-    name: str = ""
-    secret: SecretSource = SecretSource()
 
 
 class ServingPodSpec(objects.View, frozen=True):
@@ -260,6 +288,7 @@ SERVING_PODS: Final = Resource("/api/v1", "pods", ServingPod)
 DAEMON_SETS: Final = Resource("/apis/apps/v1", "daemonsets", Part)
 LEASES: Final = Resource("/apis/coordination.k8s.io/v1", "leases", LeaseRenewal)
 SECRETS: Final = Resource("/api/v1", "secrets", Certificates)
+ACCOUNTS: Final = Resource("/api/v1", "serviceaccounts", objects.Object)
 ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 POLICIES: Final = Resource(ADMISSION, "validatingadmissionpolicies", AdmissionPolicy)
 BINDINGS: Final = Resource(ADMISSION, "validatingadmissionpolicybindings", AdmissionBinding)
