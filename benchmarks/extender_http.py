@@ -34,6 +34,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gpupack_extender import endpoints
+from gpupack_extender.call_body import CallBody
 from gpupack_extender.wire import ExtenderArgs
 from gpupack_httpserver.connections import Connection
 from gpupack_kubeclient import objects
@@ -59,7 +60,7 @@ def with_msgspec(body: bytes) -> bytes:
 
 def with_msgspec_and_each_key_once(body: bytes) -> bytes:
     """Decode as the extender does: typed, and refuse duplicate keys."""
-    call = endpoints.decode(body, ExtenderArgs)
+    call = endpoints.decode(CallBody.of(body), ExtenderArgs)
     return msgspec.json.encode({"NodeNames": _choose(call.node_names)})
 
 

@@ -14,12 +14,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gpupack_crds.plan import Problem
+from gpupack_extender.call_body import CallBody
 from gpupack_extender.errors import CallInvalid, CallTooLarge, MediaTypeInvalid
-from gpupack_extender.unique_keys import (
-    require_bounded,
-    require_unique_keys,
-    size_without_names,
-)
+from gpupack_extender.unique_keys import require_unique_keys
 from gpupack_httpserver import connections
 from gpupack_httpserver.errors import Denied
 from gpupack_kubeclient.errors import KubeError
@@ -57,28 +54,28 @@ async def read(request: Request, kind: type[T], *, limit_bytes: int) -> T:
     return await decoded(await read_body(request, limit_bytes), kind)
 
 
-async def read_body(request: Request, limit_bytes: int) -> bytes:
+async def read_body(request: Request, limit_bytes: int) -> CallBody:
     """Read a body that is declared as JSON.
 
     Raises:
         CallInvalid: it is too large, or is declared as something else.
     """
     _require_json(request)
-    return await _body(request, limit_bytes)
+    return CallBody.of(await _body(request, limit_bytes))
 
 
-async def decoded(body: bytes, kind: type[T]) -> T:
+async def decoded(body: CallBody, kind: type[T]) -> T:
     """Decode a body, a large one in a thread.
 
     Raises:
         CallInvalid: under the conditions of `decode`.
     """
-    if len(body) > LARGE_BYTES:
+    if len(body.whole) > LARGE_BYTES:
         return await asyncio.to_thread(decode, body, kind)
     return decode(body, kind)
 
 
-def decode(body: bytes, kind: type[T]) -> T:
+def decode(body: CallBody, kind: type[T]) -> T:
     """Decode a body.
 
     Raises:
@@ -86,9 +83,9 @@ def decode(body: bytes, kind: type[T]) -> T:
         where.
         CallTooLarge: without its node names the body exceeds the limit; it was not decoded.
     """
-    require_bounded(size_without_names(body))
+    body.require_bounded()
     try:
-        call = msgspec.json.decode(body, type=kind)
+        call = msgspec.json.decode(body.whole, type=kind)
         require_unique_keys(body, kind.__struct_encode_fields__)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CallInvalid(f"the body is no {kind.__name__}: {error}") from error

@@ -129,7 +129,7 @@ class PlanApi:
     async def _read(self, request: Request, user: User) -> PlanRequest:
         async with self._turns.setdefault(user.username, asyncio.Lock()):
             body = await endpoints.read_body(request, LIMIT_BYTES)
-            _require_few_values(body)
+            _require_few_values(body.whole)
             async with self._decoding:
                 return await endpoints.decoded(body, PlanRequest)
 

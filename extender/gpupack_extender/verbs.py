@@ -14,12 +14,12 @@ from starlette.routing import Route
 
 from gpupack_extender import endpoints
 from gpupack_extender.binding import Binder
+from gpupack_extender.call_body import SCANNED_BYTES, CallBody
 from gpupack_extender.errors import GangIncomplete
 from gpupack_extender.filtering import Filter, nowhere
 from gpupack_extender.metrics import Metrics
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.readiness import Readiness
-from gpupack_extender.unique_keys import SCANNED_BYTES, node_names, size_without_names
 from gpupack_extender.wire import BindingArgs, BindingResult, ExtenderArgs, FilterResult
 from gpupack_kubeclient.errors import KubeError
 from gpupack_scheduler.errors import BindRefused, NotReady
@@ -109,19 +109,18 @@ class Verbs:
         return BindingResult(), "bound"
 
 
-def _too_large(body: bytes) -> FilterResult | None:
+def _too_large(body: CallBody) -> FilterResult | None:
     """Return that an oversized pod fits nowhere; None: the pod is not too large.
 
     The size is rounded: the text is written into the pod, whose next call must have the same text.
     """
-    size = size_without_names(body)
-    nodes = node_names(body) if size > SCANNED_BYTES else None
+    nodes = body.node_names() if body.size > SCANNED_BYTES else None
     if nodes is None:
         return None
     return nowhere(
         nodes,
-        f"the pod has {size / 1e6:.1f} MB as kube-scheduler sends it, which writes <, > and & in "
-        f"six bytes each; at most {SCANNED_BYTES / 1e6:.1f} MB are read: make its args, env or "
+        f"the pod has {body.size / 1e6:.1f} MB as kube-scheduler sends it, which writes <, > and & "
+        f"in six bytes each; at most {SCANNED_BYTES / 1e6:.1f} MB are read: make its args, env or "
         "annotations smaller",
     )
 

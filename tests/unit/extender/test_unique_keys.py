@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupack_extender.errors import CallInvalid, CallTooLarge
-from gpupack_extender.unique_keys import (
-    SCANNED_BYTES,
-    node_names,
-    require_unique_keys,
-    without_names,
-)
+from gpupack_extender.call_body import CallBody
+from gpupack_extender.errors import CallInvalid
+from gpupack_extender.unique_keys import require_unique_keys
 
 KNOWN = ["Pod", "NodeNames"]
+
+
+def check(body):
+    require_unique_keys(CallBody.of(body.encode()), KNOWN)
+
 
 UNIQUE = [
     '{"Pod":{"a":1,"b":{"a":1}},"Nodes":null,"NodeNames":["a","b"]}',
@@ -41,52 +42,31 @@ TWICE = [
 
 @pytest.mark.parametrize("body", UNIQUE)
 def test_every_key_once_is_let_pass(body):
-    require_unique_keys(body.encode(), KNOWN)
+    check(body)
 
 
 @pytest.mark.parametrize("body", TWICE)
 def test_a_key_twice_is_refused(body):
     with pytest.raises(CallInvalid, match="stands twice"):
-        require_unique_keys(body.encode(), KNOWN)
+        check(body)
 
 
 @pytest.mark.parametrize("key", ["pod", "POD", "nodeNames"])
 def test_a_key_of_the_message_in_other_capitals_is_refused(key):
     with pytest.raises(CallInvalid, match="must be spelled"):
-        require_unique_keys(f'{{"{key}":1}}'.encode(), KNOWN)
+        check(f'{{"{key}":1}}')
 
 
 def test_a_long_key_is_not_repeated_in_the_message():
     key = "k" * 10_000
     with pytest.raises(CallInvalid) as caught:
-        require_unique_keys(f'{{"{key}":1,"{key}":2}}'.encode(), KNOWN)
+        check(f'{{"{key}":1,"{key}":2}}')
     assert len(str(caught.value)) < 200
 
 
 def test_the_names_of_a_large_cluster_are_not_parsed_again():
     names = ",".join(f'"{"n" * 253}-{number}"' for number in range(20_000))
-    require_unique_keys(f'{{"Pod":{{}},"Nodes":null,"NodeNames":[{names}]}}'.encode(), KNOWN)
-
-
-def test_anything_else_of_that_size_is_refused():
-    with pytest.raises(CallTooLarge):
-        require_unique_keys(b'{"x":"' + b" " * SCANNED_BYTES + b'"}', KNOWN)
-
-
-@pytest.mark.parametrize(
-    ("body", "names"),
-    [
-        ('{"Pod":{},"Nodes":null,"NodeNames":["a","b"]}', ["a", "b"]),
-        ('{"Pod":{},"Nodes":null,"NodeNames":[]}', []),
-        ('{"Pod":{"x":",\\"NodeNames\\":[]}"},"NodeNames":["a"]}', ["a"]),
-        ('{"Pod":{"a":1,"NodeNames":["b"]},"z":["a"]}', None),
-        ('{"Pod":{"a":1,"NodeNames":["b"]},["a"]}', None),
-        ('{"Pod":{},"NodeNames":[1]}', None),
-        ('{"Pod":{}}', None),
-    ],
-)
-def test_node_names_are_read_without_the_pod(body, names):
-    assert node_names(body.encode()) == names
+    check(f'{{"Pod":{{}},"Nodes":null,"NodeNames":[{names}]}}')
 
 
 PIECES = ['"NodeNames":[', '"a":', '"b":', '"x"', "1", "{", "}", "[", "]", ",", "]}", '"]}"', " "]
@@ -117,7 +97,7 @@ def test_cutting_the_names_out_hides_no_key(middle):
     except msgspec.DecodeError:
         return
     try:
-        found = has_a_key_twice(without_names(body))
+        found = has_a_key_twice(CallBody.of(body).without_names)
     except json.JSONDecodeError:
         return
     assert found == has_a_key_twice(body)
