@@ -194,7 +194,7 @@ RUN install -d -o 65532 -g 65532 -m 0700 /var/lib/gpupack
 ENV GPUPACK_PAGE_FOLDER=/opt/page
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_apiserver"]
-COPY lib/devices lib/placement lib/queue lib/cost crds lib/kubeclient lib/scheduler lib/httpserver client apiserver /opt/gpupack/
+COPY lib/devices lib/restapi lib/placement lib/queue lib/cost crds lib/kubeclient lib/scheduler lib/httpserver client apiserver /opt/gpupack/
 
 
 FROM services AS agent

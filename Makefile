@@ -89,7 +89,7 @@ E2E := --ignore tests/e2e/edges --ignore tests/e2e/workloads tests/e2e
 # Node is part of the virtual environment. The dashboard's npm packages are downloaded once.
 NODE_STAMP := $(STAMPS)/node-$(call hash,apiserver/dashboard/package-lock.json)
 NPM := env PATH=$(CURDIR)/$(VENV)/bin:$(PATH) npm --prefix apiserver/dashboard
-GENERATED = $(wildcard crds/*.yaml charts/gpupack/files/crds/*.yaml charts/gpupack/files/monitoring/*.json charts/gpupack/files/required-values.txt agent/gpupack_agent/api/*_pb2*)
+GENERATED = $(wildcard apiserver/openapi.json crds/*.yaml charts/gpupack/files/crds/*.yaml charts/gpupack/files/monitoring/*.json charts/gpupack/files/required-values.txt agent/gpupack_agent/api/*_pb2*)
 
 
 ##@ For all users
@@ -331,7 +331,7 @@ OTHER_PAGES := docs/reports/demo-*.md,docs/reports/limited-*.md,*.html,*.json,*.
 PLAIN_CODE := agent apiserver/compose apiserver/dashboard/src apiserver/gpupack_apiserver benchmarks charts client crds examples extender hack lib operator simulator workloads \
   $(addprefix tests/,browser fuzz host storm tensorflow_image truth typing workloads_image) \
   $(addprefix tests/unit/,agent charts ci cost dashboard demo devices docs e2e extender helpers httpserver images judge kubeclient launcher \
-    monitoring placement queue scheduler simulator storm terminal truth benchmarks crds devcluster workloads)
+    monitoring placement queue restapi scheduler simulator storm terminal truth benchmarks crds devcluster workloads)
 LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-words lint-subjects
 .PHONY: lint $(LINTS)
 lint: $(LINTS) ## Check style, types, layers, generated files; needs only `make venv`; `make -k lint` shows all failures
@@ -372,6 +372,7 @@ generate: venv ## Write the files that are generated from Python types and .prot
 	@$(STEP) generate-chart-crds bash -c "cp crds/*.yaml charts/gpupack/files/crds/"
 	@$(STEP) generate-dashboard $(PY) charts/dashboard.py charts/gpupack/files/monitoring/dashboard.json
 	@$(STEP) generate-required-values $(PY) charts/required_values.py charts/gpupack/files/required-values.txt
+	@$(STEP) generate-openapi $(PY) -m gpupack_apiserver.openapi apiserver/openapi.json
 	@$(STEP) generate-choices $(PY) apiserver/dashboard/choices.py apiserver/dashboard/src/choices.ts
 	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH $(STEP) generate-protos $(PY) agent/generate.py
 

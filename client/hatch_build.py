@@ -17,7 +17,7 @@ class CustomMetadataHook(MetadataHookInterface):
 
     def update(self, metadata: dict[str, Any]) -> None:
         """Add them to those that pyproject.toml lists."""
-        ours = [self._ours(name) for name in ("devices", "kubeclient", "placement")]
+        ours = [self._ours(name) for name in ("devices", "kubeclient", "placement", "restapi")]
         metadata["dependencies"] = [*ours, *self.config["libraries"]]
 
     def _ours(self, name: str) -> str:

@@ -14,12 +14,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import click
-from litestar import Litestar
-from litestar.openapi import OpenAPIConfig
 
-from gpupack_apiserver.routes import cost, jobs, what_if
-from gpupack_apiserver.routes.parts import PREFIX
+from gpupack_apiserver import openapi
 from gpupack_crds import generate
+from gpupack_restapi import PREFIX
 
 Json = Mapping[str, Any]
 
@@ -36,10 +34,7 @@ BOUNDED: Final = {
 
 def render() -> str:
     """Return the text of the file."""
-    api = Litestar(
-        route_handlers=[jobs.jobs, cost.cost, what_if.what_if],
-        openapi_config=OpenAPIConfig(title="gpupack", version="0"),
-    ).openapi_schema.to_schema()
+    api = json.loads(openapi.render())
     spec = generate.gpujob()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"][
         "spec"
     ]

@@ -22,7 +22,7 @@ from gpupack_apiserver.cost_forwarding import CostForwarder
 from gpupack_apiserver.events.feed import Feed
 from gpupack_apiserver.events.frames import Frames
 from gpupack_apiserver.events.limits import StreamLimits
-from gpupack_apiserver.history import History, Sample
+from gpupack_apiserver.history import History, sample_of
 from gpupack_apiserver.node_views import NodeViews
 from gpupack_apiserver.questions import Questions
 from gpupack_apiserver.quota_history import QuotaHistory
@@ -46,7 +46,7 @@ from gpupack_apiserver.routes import (
     what_if,
     workloads,
 )
-from gpupack_apiserver.routes.parts import PREFIX, TOKEN_HEADER, Parts
+from gpupack_apiserver.routes.parts import TOKEN_HEADER, Parts
 from gpupack_apiserver.settings import CostService, Settings
 from gpupack_crds.kinds import GpuQuota
 from gpupack_httpserver.certificate import ServedCertificate
@@ -58,6 +58,8 @@ from gpupack_httpserver.server import Server, configured
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.clock import steady
 from gpupack_kubeclient.reflector import Reflector
+from gpupack_restapi import PREFIX
+from gpupack_restapi.nodes import Sample
 
 VERSION: Final = "1.0.0"
 """Version of the calls."""
@@ -126,10 +128,15 @@ def application(
     Cost queries are forwarded to the cost service.
     """
     state = {"parts": parts, "cost": CostForwarder(parts, cost_service)}
+    return cluster_application(state | {"page": dashboard or page.Page()}, parts.registry)
+
+
+def cluster_application(state: dict[str, Any], registry: CollectorRegistry) -> Litestar:
+    """Return the application of the cluster's calls."""
     return create_application(
         CALLS,
-        state | {"page": dashboard or page.Page()},
-        parts.registry,
+        state,
+        registry,
         description="State and holders of the cluster's GPUs, and the queue.",
         token_description="A token of the Kubernetes API server.",  # noqa: S106 - says what it is
     )
@@ -336,7 +343,7 @@ def _sample(model: ReadModel, views: NodeViews) -> Sample | None:
     if model.missing():
         return None
     known = model.jobs.by_key.values()
-    return Sample.now(
+    return sample_of(
         views.totals(),
         running_jobs=sum(each.status.phase == "Running" for each in known),
         waiting_jobs=sum(each.status.phase == "Pending" and each.may_wait for each in known),

@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from gpupack_apiserver.errors import ConfigInvalid, Missing
+from gpupack_restapi.config import Change
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +42,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     call_burst: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 50
     calls_per_second: Annotated[float, msgspec.Meta(ge=0.1, le=100_000)] = 20.0
     streams_per_user: Annotated[int, msgspec.Meta(ge=0, le=64)] = 4
-
-
-class Change(msgspec.Struct, frozen=True):
-    """A field whose value has changed."""
-
-    field: str
-    before: str | float
-    after: str | float
 
 
 class ConfigFile:

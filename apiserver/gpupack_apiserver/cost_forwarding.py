@@ -14,10 +14,11 @@ from gpupack_apiserver import caller_header
 from gpupack_apiserver.errors import Missing
 from gpupack_apiserver.rights import require_within_limit
 from gpupack_apiserver.routes.cost import Call, CostQuery, query_limits
-from gpupack_apiserver.routes.parts import PREFIX, Parts, authorization_of
+from gpupack_apiserver.routes.parts import Parts, authorization_of
 from gpupack_apiserver.settings import CostService
 from gpupack_httpserver.user import User
 from gpupack_kubeclient.ca_file import CaFile
+from gpupack_restapi import PREFIX
 from gpupack_scheduler.errors import NotReady
 
 TIMEOUT_SECONDS: Final = 20.0

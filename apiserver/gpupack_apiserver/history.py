@@ -8,43 +8,25 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from gpupack_apiserver.node_views import Totals
+from gpupack_restapi.nodes import Sample
 
 KEPT_SECONDS: Final = 3600.0
 MAX_SLEEP_SECONDS: Final = 1.0
 
 
-class Sample(msgspec.Struct, frozen=True):
-    """Figures of the cluster at one time; percentages of what is allocated.
-
-    `fragmentation`: percent of the free GPUs outside free blocks of as many GPUs as the largest
-    node has.
-    """
-
-    timestamp: dt.datetime
-    gpus: int
-    available_gpus: int
-    gpu_utilization: float
-    gpu_memory_usage: float
-    running_jobs: int
-    waiting_jobs: int
-    fragmentation: float = 0.0
-
-    @classmethod
-    def now(cls, totals: Totals, *, running_jobs: int, waiting_jobs: int) -> "Sample":
-        """Return a sample from the figures of all nodes."""
-        return cls(
-            timestamp=dt.datetime.now(dt.UTC),
-            gpus=totals.gpus,
-            available_gpus=totals.available_gpus,
-            gpu_utilization=totals.gpu_utilization,
-            gpu_memory_usage=totals.gpu_memory_usage,
-            running_jobs=running_jobs,
-            waiting_jobs=waiting_jobs,
-            fragmentation=totals.fragmentation,
-        )
+def sample_of(totals: Totals, *, running_jobs: int, waiting_jobs: int) -> Sample:
+    """Return a sample of now from the figures of all nodes."""
+    return Sample(
+        timestamp=dt.datetime.now(dt.UTC),
+        gpus=totals.gpus,
+        available_gpus=totals.available_gpus,
+        gpu_utilization=totals.gpu_utilization,
+        gpu_memory_usage=totals.gpu_memory_usage,
+        running_jobs=running_jobs,
+        waiting_jobs=waiting_jobs,
+        fragmentation=totals.fragmentation,
+    )
 
 
 class History:

@@ -14,6 +14,7 @@ from gpupack_apiserver.pod_workers import PodWorkers
 from gpupack_apiserver.shown_job import ShownJob
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.kinds import GpuNode
+from gpupack_restapi.holders import HolderView
 from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.ledger.claims import PodClaim
 from gpupack_scheduler.ledger.ledger import Ledger
@@ -22,30 +23,6 @@ from gpupack_scheduler.ledger.workers import WorkerKey
 
 EXCLUSIVE: Final = "strict"
 """Isolation of a whole GPU or MIG slice, which is exclusive."""
-
-
-class HolderView(msgspec.Struct, frozen=True):
-    """A pod's hold on one GPU or MIG slice.
-
-    Attributes:
-        job: GPUJob of the pod; empty: none.
-        worker: worker of that job that has the GPU; None: the pod has no job.
-        index: index of the GPU on its node; None: the node does not list it now.
-        percent: percent of the GPU's time; 100: the whole GPU.
-        memory_mib: memory of the GPU, in MiB.
-        isolation: strict: no other holder is on it; limited or cooperative: a share of that kind.
-    """
-
-    namespace: str
-    pod: str
-    job: str
-    worker: int | None
-    node: str
-    uuid: str
-    index: int | None
-    percent: int
-    memory_mib: int
-    isolation: str
 
 
 class Hold(msgspec.Struct, frozen=True):

@@ -1,83 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUJobs in the form of answers."""
 
-import datetime as dt
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
-
-import msgspec
 
 from gpupack_apiserver.shown_job import ShownJob
 from gpupack_crds.devices import DeviceShare
 from gpupack_crds.gpujob_status import gpu_count
 from gpupack_crds.placement import by_worker
 from gpupack_placement import Cluster, NodeName
+from gpupack_restapi.jobs import AttemptView, HeldDevice, JobView, WorkerView
 
 NO_PODS: Final[Mapping[int, str]] = MappingProxyType({})
-
-
-class JobView(msgspec.Struct, frozen=True):
-    """A summary of a GPUJob; `gpus` is a number of whole GPUs, or shares and MIG slices, 2x40%."""
-
-    namespace: str
-    name: str
-    phase: str
-    reason: str
-    message: str
-    workers: int
-    gpus: int | str
-    nodes: str
-    attempt: int
-    priority: int
-    preemptions: int
-    restarts: int
-    workload: str
-    result: str
-    created: dt.datetime | None
-    started: dt.datetime | None
-
-
-class AttemptView(msgspec.Struct, frozen=True):
-    """One attempt of a job."""
-
-    number: int
-    started: dt.datetime | None
-    finished: dt.datetime | None
-    outcome: str | None
-    reason: str
-    message: str
-    nodes: str
-
-
-class HeldDevice(msgspec.Struct, frozen=True):
-    """A GPU, or a share of one, that a worker has.
-
-    Attributes:
-        index: index on its node; None: the node does not list it now.
-        percent: percent of its time; 100: the whole GPU.
-        memory_mib: memory of it, in MiB.
-    """
-
-    index: int | None
-    uuid: str
-    percent: int
-    memory_mib: int
-
-
-class WorkerView(msgspec.Struct, frozen=True):
-    """The place of a worker.
-
-    Attributes:
-        devices: its GPUs; empty where another device plugin chooses them.
-        pod: name of its pod, which several workers may share; empty: it has none, or the caller may
-            not list pods.
-    """
-
-    worker: int
-    node: str
-    devices: list[HeldDevice]
-    pod: str = ""
 
 
 def job_view(job: ShownJob) -> JobView:
@@ -132,7 +67,7 @@ def worker_views(
         WorkerView(
             placed.worker,
             placed.node,
-            [held_device(share, placed.node, cluster) for share in placed.devices],
+            tuple(held_device(share, placed.node, cluster) for share in placed.devices),
             pods.get(placed.worker, ""),
         )
         for placed in by_worker(job.status.placement)

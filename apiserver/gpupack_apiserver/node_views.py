@@ -11,52 +11,9 @@ from gpupack_apiserver.readings.reading import NOT_READ, NOTHING, Reading
 from gpupack_placement import WHOLE_GPU, Cluster, Device, Node
 from gpupack_placement.arrays import ABSENT, Arrays
 from gpupack_placement.free_blocks import fragmented_fraction
+from gpupack_restapi.nodes import DeviceView, NodeView
 
 PERCENT: Final = 100.0
-
-
-class DeviceView(msgspec.Struct, frozen=True):
-    """A GPU or MIG slice; memory in GB of 10^9 bytes.
-
-    `free_percent` is available for new work: 0 where the health allows no new work, whatever part
-    of `given_percent` is held. `simulated`: the GPU does not exist.
-
-    `temperature_celsius`, `power_watts` and `busy_percent` (part of the time in which it computes)
-    cover the last minutes, where the driver reports them and `api.readings` is on; else null.
-    """
-
-    index: int
-    uuid: str
-    gpu_type: str
-    memory_gb: float
-    free_percent: float
-    free_memory_gb: float
-    health: str
-    resource: str = ""
-    mig_profile: str = ""
-    given_percent: float = 0.0
-    simulated: bool = False
-    temperature_celsius: float | None = None
-    power_watts: float | None = None
-    busy_percent: float | None = None
-
-
-class NodeView(msgspec.Struct, frozen=True):
-    """A node with GPUs.
-
-    `available_gpus` are free as a whole; `utilization` is the allocated percentage of its GPUs,
-    with shares counted by their part. `memory_per_gpu` is that of its smallest GPU, in GB of 10^9
-    bytes.
-    """
-
-    node_name: str
-    gpu_type: str
-    total_gpus: int
-    available_gpus: int
-    memory_per_gpu: float
-    utilization: float
-    ready: bool
-    devices: tuple[DeviceView, ...] = ()
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -177,6 +134,7 @@ class NodeViews:
             utilization=_percent(given, len(devices) * WHOLE_GPU),
             ready=node.ready and not node.cordoned,
             devices=devices,
+            simulated=any(each.simulated for each in devices),
         )
 
 

@@ -5,12 +5,10 @@ import re
 from typing import Final
 
 from gpupack_apiserver.errors import invalid_cursor
+from gpupack_restapi.patterns import MODEL, NAME, NAME_OR_EMPTY
 
-NAME: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-NAME_OR_EMPTY: Final = f"^$|{NAME}"
 DOTTED_NAME: Final = "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 KEY: Final = "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?)?$"
-MODEL: Final = "^([A-Za-z0-9][-A-Za-z0-9 ._+]*)?$"
 
 HOLDER_CURSOR: Final = "^[^/]*/.+/[^/]+$"
 """NAMESPACE/POD/UUID; on one machine the namespace may be empty, and POD has a command."""

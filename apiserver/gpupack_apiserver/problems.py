@@ -31,6 +31,7 @@ from gpupack_apiserver.patterns import IN_WORDS
 from gpupack_httpserver.connections import certificate_of
 from gpupack_httpserver.errors import Denied
 from gpupack_kubeclient.errors import KubeError, Refused
+from gpupack_restapi.problem import Problem
 from gpupack_scheduler.errors import NotReady
 
 log = logging.getLogger(__name__)
@@ -38,17 +39,6 @@ log = logging.getLogger(__name__)
 PROBLEM_JSON: Final = "application/problem+json"
 
 Call = Request[Any, Any, Any]
-
-
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A problem: what was wrong, and what to do."""
-
-    title: str
-    status: int
-    detail: str
-    field: str = ""
-    value: str = ""
-    fix: str = ""
 
 
 def _answer(problem: Problem) -> Response[bytes]:

@@ -5,7 +5,7 @@ import datetime as dt
 from typing import Final, NamedTuple
 
 from gpupack_apiserver.errors import invalid_cursor
-from gpupack_apiserver.queue_rows import QueueRow
+from gpupack_restapi.jobs import QueueRow
 from gpupack_scheduler.queueing.request import POD_NAME
 
 NEVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)

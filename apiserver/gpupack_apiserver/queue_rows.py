@@ -2,31 +2,18 @@
 """What waits in the queue, in the form of answers: GPUJobs and standalone pods."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Literal
 
 import msgspec
 
-from gpupack_apiserver.job_views import JobView, job_view
+from gpupack_apiserver.job_views import job_view
 from gpupack_apiserver.read_model import ReadModel
 from gpupack_apiserver.shown_job import ShownJob
 from gpupack_crds.gpujob_status import gpu_count
 from gpupack_kubeclient import objects
 from gpupack_placement import Request
 from gpupack_queue import JobId
+from gpupack_restapi.jobs import QueueRow
 from gpupack_scheduler.queueing.request import job_id, pod_id
-
-
-class QueueRow(JobView, frozen=True, kw_only=True):
-    """A GPUJob or a standalone pod that waits.
-
-    Attributes:
-        kind: its kind.
-        position: position among all jobs and standalone pods that wait in the cluster, in the order
-            in which they are admitted; the first is 1; null: it is not in the queue.
-    """
-
-    kind: Literal["GPUJob", "Pod"] = "GPUJob"
-    position: int | None = None
 
 
 def waiting_jobs(

@@ -2,37 +2,12 @@
 """When a waiting job or pod starts, in the form of answers."""
 
 import datetime as dt
-from typing import Final, Literal
-
-import msgspec
+from typing import Final
 
 from gpupack_queue import At, Never, Now, Start, Unknown, WhenReleased, latest_start
+from gpupack_restapi.questions import StartKind, StartView
 
-Kind = Literal["Now", "At", "WhenReleased", "Never", "Unknown"]
-
-
-class StartView(msgspec.Struct, frozen=True):
-    """When it starts.
-
-    Attributes:
-        kind: Now: in the next scheduling cycle. At: at `at` or before. WhenReleased: when holders
-            have released what it needs. Never: not with the present cluster and quota. Unknown: not
-            computed.
-        at: its latest start, where that is known.
-        certain: whether no other waiting job can delay it beyond `at`; a later job that goes before
-            it can.
-        preemption_at: when preemption for it begins, where there is one.
-        holders: WhenReleased: number of jobs and pods that it waits for, where they are known.
-    """
-
-    kind: Kind
-    at: dt.datetime | None = None
-    certain: bool = False
-    preemption_at: dt.datetime | None = None
-    holders: int = 0
-
-
-_KINDS: Final[dict[type[Start], Kind]] = {
+_KINDS: Final[dict[type[Start], StartKind]] = {
     Now: "Now",
     At: "At",
     WhenReleased: "WhenReleased",

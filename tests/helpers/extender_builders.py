@@ -279,6 +279,7 @@ def gpu_node(
     maintenance=(),
     quarantine=(),
     health=None,
+    simulated=False,
     of=None,
 ):
     """`health`: by number, of GPUs that are not healthy. `of`: UID of the Node that owns it.
@@ -295,6 +296,7 @@ def gpu_node(
             "health": graded.get(number, "Healthy"),
             "cause": "XID 79" if number in graded else "",
             "resource": resource,
+            "simulated": simulated,
         }
         for number in range(gpus)
     ]

@@ -188,10 +188,8 @@ def main():
     parser.add_argument("--processes", type=int, default=50)
     asked = parser.parse_args()
     root = pathlib.Path(__file__).parents[2]
-    sys.path[:0] = [
-        str(root / each)
-        for each in ("lib/devices", "lib/placement", "lib/kubeclient", "client", "tests/e2e/judge")
-    ]
+    libraries = (f"lib/{each}" for each in ("devices", "restapi", "placement", "kubeclient"))
+    sys.path[:0] = [str(root / each) for each in (*libraries, "client", "tests/e2e/judge")]
     sound = True
     for seed in asked.seeds:
         with tempfile.TemporaryDirectory() as folder, contextlib.suppress(KeyboardInterrupt):

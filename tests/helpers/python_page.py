@@ -10,7 +10,14 @@ ROOT = pathlib.Path(__file__).parents[2]
 PAGE = (ROOT / "docs/python.md").read_text()
 SECTION = re.compile(r"^## (.*?)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-SEARCHED = ("client", "client/compat", "lib/devices", "lib/placement", "lib/kubeclient")
+SEARCHED = (
+    "client",
+    "client/compat",
+    "lib/devices",
+    "lib/restapi",
+    "lib/placement",
+    "lib/kubeclient",
+)
 """Folders of the checkout that the installed packages are made of."""
 
 

@@ -26,9 +26,7 @@ from gpupack_apiserver.freshness import missing_of
 from gpupack_apiserver.readings.agent_poller import AgentPoller
 from gpupack_apiserver.readings.assembly import build_readings
 from gpupack_apiserver.rights import Rights
-from gpupack_apiserver.routes.cluster import Health
 from gpupack_apiserver.routes.cost import CostBackend, cost
-from gpupack_apiserver.routes.parts import PREFIX
 from gpupack_apiserver.shown_job import SHOWN_JOBS
 from gpupack_cost import Prices
 from gpupack_crds.gpuquota import QUOTA_NAME
@@ -41,6 +39,8 @@ from gpupack_httpserver.server import Server, configured
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.reflector import Reflector
 from gpupack_kubeclient.resources import NODES
+from gpupack_restapi import PREFIX
+from gpupack_restapi.nodes import Health
 from gpupack_scheduler.errors import NotReady
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS

@@ -18,7 +18,7 @@ from litestar import Response
 from gpupack_apiserver import caller_header
 from gpupack_apiserver.accounts.store import DAY_SECONDS, Reader, Unheld
 from gpupack_apiserver.accounts.usage_recorder import OpenPeriod, UsageRecorder
-from gpupack_apiserver.cost_views import Costs, UnheldRow, cost_csv, cost_row, rounded
+from gpupack_apiserver.cost_views import cost_csv, cost_row, rounded
 from gpupack_apiserver.errors import CallInvalid
 from gpupack_apiserver.rights import Rights, require_within_limit
 from gpupack_apiserver.routes.cost import CSV, Call, CostQuery, Format, query_limits
@@ -37,6 +37,7 @@ from gpupack_cost import (
 from gpupack_httpserver.access import Caller
 from gpupack_httpserver.errors import Denied
 from gpupack_httpserver.user import User
+from gpupack_restapi.cost import Costs, UnheldRow
 from gpupack_scheduler.errors import NotReady
 
 DEFAULT_DAYS: Final = 30
@@ -167,13 +168,13 @@ class CostQueries:
             since=dt.datetime.fromtimestamp(period.since, dt.UTC),
             until=dt.datetime.fromtimestamp(period.until, dt.UTC),
             group_by=str(query.group_by),
-            rows=list(map(cost_row, rows)),
+            rows=tuple(map(cost_row, rows)),
             total=cost_row(total(lines)),
             unheld=None if unheld is None else self._unheld(unheld),
             next=cursor(rows[-1]) if len(later) > len(rows) else "",
         )
 
-    def _unheld(self, found: dict[tuple[int, str], Unheld]) -> list[UnheldRow]:
+    def _unheld(self, found: dict[tuple[int, str], Unheld]) -> tuple[UnheldRow, ...]:
         rows: dict[str, UnheldRow] = {}
         for (tariff, model), each in sorted(found.items(), key=lambda item: item[0][1]):
             price = self._recorder.tariffs.price(tariff, model)
@@ -186,7 +187,7 @@ class CostQueries:
                 cost=None if price is None else (hours + unusable) * price,
             )
             rows[model] = _add_rows(rows[model], row) if model in rows else row
-        return [_rounded(row) for row in rows.values()]
+        return tuple(_rounded(row) for row in rows.values())
 
 
 def _require_job_limit(jobs: int) -> None:

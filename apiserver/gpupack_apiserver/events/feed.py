@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from gpupack_apiserver.history import History
-from gpupack_apiserver.node_views import NodeView, NodeViews, Totals
+from gpupack_apiserver.node_views import NodeViews, Totals
 from gpupack_apiserver.read_model import JobKey, ReadModel
+from gpupack_restapi.nodes import NodeView
 
 TICK_SECONDS: Final = 1.0
 

@@ -23,10 +23,12 @@ from typing import Any, Final
 import msgspec
 
 from gpupack_apiserver.events.feed import Feed, Tick
-from gpupack_apiserver.history import History, Sample
+from gpupack_apiserver.history import History
 from gpupack_apiserver.job_views import job_view
 from gpupack_apiserver.read_model import JobKey, ReadModel
 from gpupack_apiserver.shown_job import ShownJob
+from gpupack_restapi.events import ClusterFigures
+from gpupack_restapi.nodes import Utilization
 
 PIECE_ITEMS: Final = 100
 """Objects in a piece; nodes with eight GPUs take 150 KB."""
@@ -54,18 +56,6 @@ class Scope:
     def shows(self, namespace: str) -> bool:
         """Return whether jobs of this namespace are included."""
         return self.all_namespaces or namespace in self.namespaces
-
-
-class ClusterFigures(msgspec.Struct, frozen=True):
-    """The figures of `GET status`; `sample` is the last of `GET monitoring`."""
-
-    utilization: dict[str, float]
-    total_nodes: int
-    total_gpus: int
-    available_gpus: int
-    fragmentation: float
-    timestamp: dt.datetime
-    sample: Sample | None
 
 
 class Piece:
@@ -194,10 +184,7 @@ class Frames:
     def _cluster(self) -> Piece:
         totals, samples = self._feed.totals, self._history.samples
         now = ClusterFigures(
-            utilization={
-                "gpu_utilization": totals.gpu_utilization,
-                "gpu_memory_usage": totals.gpu_memory_usage,
-            },
+            utilization=Utilization(totals.gpu_utilization, totals.gpu_memory_usage),
             total_nodes=totals.nodes,
             total_gpus=totals.gpus,
             available_gpus=totals.available_gpus,

@@ -19,6 +19,7 @@ from gpupack_apiserver.events.limits import StreamSlot
 from gpupack_apiserver.events.visibility import Visibility
 from gpupack_httpserver.errors import Denied
 from gpupack_kubeclient.errors import KubeError
+from gpupack_restapi.events import StreamEnd
 
 RECHECK_SECONDS: Final = 60.0
 """Seconds between two checks of the listener's permissions."""
@@ -34,16 +35,6 @@ KEEPALIVE: Final = b":\n\n"
 GZIP_HEAD: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 LAST_BLOCK: Final = b"\x03\x00"
 UINT32_RANGE: Final = 1 << 32
-
-
-class StreamEnd(msgspec.Struct, frozen=True):
-    """The reason for the end of a stream.
-
-    One of TokenExpired, RightsTaken, Stopping, Stale, TooSlow, Over, Unknown and TooManyNamespaces.
-    """
-
-    reason: str
-    message: str
 
 
 class Events:

@@ -7,9 +7,10 @@ import logging
 from gpupack.errors import GpupackError
 from gpupack.host.ledger import HostLedger
 from gpupack.host.snapshot import HostSnapshot
-from gpupack_apiserver.history import Sample, sleep_interval
+from gpupack_apiserver.history import sample_of, sleep_interval
 from gpupack_apiserver.node_views import NodeViews
 from gpupack_placement import Cluster, DecisionError, Policy
+from gpupack_restapi.nodes import Sample
 from gpupack_scheduler.errors import NotReady
 
 log = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class Machine:
         if self._missing or self._snapshot is None:
             return None
         kinds = [each.kind for each in self._snapshot.records.values()]
-        return Sample.now(
+        return sample_of(
             self.views.totals(),
             running_jobs=kinds.count("holds"),
             waiting_jobs=kinds.count("waits"),

@@ -18,22 +18,22 @@ from gpupack.host.record import Record, placement_of, uptime_seconds
 from gpupack.training_config import TrainingGPUConfig
 from gpupack_apiserver import problems
 from gpupack_apiserver.errors import CallInvalid, no_allocation
-from gpupack_apiserver.holders import EXCLUSIVE, HolderView
+from gpupack_apiserver.holders import EXCLUSIVE
 from gpupack_apiserver.host.parts import NAMESPACE, HostParts, host_parts_of
 from gpupack_apiserver.patterns import HOLDER_CURSOR, require_cursor
 from gpupack_apiserver.routes.allocations import (
     ONE_ALLOCATION,
     WAIT_SECONDS,
     AllocateBody,
-    Allocation,
-    GpuConfig,
     IdempotencyKey,
-    WorkerConfig,
     allocation_name,
 )
-from gpupack_apiserver.routes.holders import After, Holders, Limit
+from gpupack_apiserver.routes.holders import After, Limit
 from gpupack_apiserver.routes.jobs import Namespace, OneName, OneNamespace
-from gpupack_apiserver.routes.parts import PREFIX, Call
+from gpupack_apiserver.routes.parts import Call
+from gpupack_restapi import PREFIX
+from gpupack_restapi.allocations import Allocation, GpuConfig, WorkerConfig
+from gpupack_restapi.holders import Holders, HolderView
 from gpupack_scheduler.ledger import claims
 
 RUNNING: Final = "Running"
@@ -112,7 +112,7 @@ async def holders(
     known = sorted(_holders(parts), key=_cursor)
     found = [each for each in known if _cursor(each) > after and namespace in {"", each.namespace}]
     shown = found[:limit]
-    return Holders(shown, _cursor(shown[-1]) if len(found) > limit else "")
+    return Holders(tuple(shown), _cursor(shown[-1]) if len(found) > limit else "")
 
 
 def _holders(parts: HostParts) -> Iterator[HolderView]:
@@ -158,7 +158,7 @@ def _cursor(holder: HolderView) -> str:
 
 
 def _not_held(name: str, why: str) -> Allocation:
-    nothing = GpuConfig(gpu_count=0, workers=[], environment={})
+    nothing = GpuConfig(gpu_count=0, workers=(), environment={})
     return Allocation(
         success=False,
         allocation_id=f"{NAMESPACE}/{name}",
@@ -175,8 +175,8 @@ def _view(parts: HostParts, name: str, record: Record) -> Allocation:
     uuids = [each.uuid for each in placement.devices]
     worker = WorkerConfig(
         str(snapshot.node),
-        [indices[uuid] for uuid in uuids if uuid in indices],
-        list(map(str, uuids)),
+        tuple(indices[uuid] for uuid in uuids if uuid in indices),
+        tuple(map(str, uuids)),
     )
     left = (record.reserved_until or 0) - uptime_seconds()
     return Allocation(
@@ -185,7 +185,7 @@ def _view(parts: HostParts, name: str, record: Record) -> Allocation:
         node_name=worker.node_name,
         gpu_config=GpuConfig(
             gpu_count=len(uuids),
-            workers=[worker],
+            workers=(worker,),
             environment=environment_of(placement, simulated=snapshot.inventory.simulated),
         ),
         phase=RUNNING,

@@ -7,14 +7,12 @@ has no write permissions.
 """
 
 import asyncio
-import datetime as dt
 import hashlib
 import math
 import secrets
 import time
 from typing import Annotated, Final
 
-import msgspec
 from litestar import delete, get, post
 from litestar.datastructures import State
 from litestar.params import Body, HeaderParameter
@@ -23,23 +21,23 @@ from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB
 from gpupack_apiserver import problems
 from gpupack_apiserver.errors import CallInvalid, no_allocation
 from gpupack_apiserver.job_views import worker_views
-from gpupack_apiserver.patterns import NAME_OR_EMPTY
 from gpupack_apiserver.placed_process import ALLOCATION
 from gpupack_apiserver.routes.jobs import OneName, OneNamespace
-from gpupack_apiserver.routes.parts import PREFIX, Call, Parts, parts_of, token_of
-from gpupack_apiserver.routes.validation import Training, gang_of
+from gpupack_apiserver.routes.parts import Call, Parts, parts_of, token_of
+from gpupack_apiserver.routes.validation import gang_of
 from gpupack_apiserver.shown_job import SHOWN_JOBS, ShownJob
 from gpupack_crds import names
 from gpupack_crds.gpujob_status import ENDED_PHASES
 from gpupack_httpserver.user import User
 from gpupack_kubeclient.errors import AlreadyExists, NotFound
 from gpupack_kubeclient.objects import Json
+from gpupack_restapi import PREFIX
+from gpupack_restapi.allocations import Allocate, Allocation, GpuConfig, WorkerConfig
 
 WAIT_SECONDS: Final = 8.0
 """Seconds that a call waits for its GPUs; clients give up after ten, or later."""
 
 POLL_SECONDS: Final = 0.05
-MAX_SECONDS: Final = 7 * 24 * 3600
 ACCOUNT: Final = "system:serviceaccount:"
 ONE_ALLOCATION: Final = f"{PREFIX}/allocations/{{namespace:str}}/{{name:str}}"
 HOLD: Final = (
@@ -59,56 +57,7 @@ IdempotencyKey = Annotated[
 ]
 
 
-class Allocate(Training, frozen=True, forbid_unknown_fields=True):
-    """The request of an allocation: what, where and for how long.
-
-    Attributes:
-        namespace: namespace whose quota it counts against; empty: the service account's own.
-        seconds: time after which it ends by itself.
-    """
-
-    namespace: Annotated[str, msgspec.Meta(max_length=63, pattern=NAME_OR_EMPTY)] = ""
-    seconds: Annotated[int, msgspec.Meta(ge=60, le=MAX_SECONDS)] = 3600
-
-
 AllocateBody = Annotated[Allocate, Body(schema_extra={"additionalProperties": False})]
-
-
-class WorkerConfig(msgspec.Struct, frozen=True):
-    """The GPUs of one worker; `device_ids` are indices on their node."""
-
-    node_name: str
-    device_ids: list[int]
-    device_uuids: list[str]
-
-
-class GpuConfig(msgspec.Struct, frozen=True):
-    """The allocated GPUs; `environment` is for a process on the node of the first worker."""
-
-    gpu_count: int
-    workers: list[WorkerConfig]
-    environment: dict[str, str]
-
-
-class Allocation(msgspec.Struct, frozen=True):
-    """GPUs that are held, or waited for.
-
-    Attributes:
-        success: whether they are held now.
-        allocation_id: NAMESPACE/NAME, below `allocations/`.
-        node_name: node of the first worker; empty: there is none yet.
-        phase: phase of its GPUJob.
-        message: why it waits, or why it ended.
-        expires: when it ends by itself, once it has started.
-    """
-
-    success: bool
-    allocation_id: str
-    node_name: str
-    gpu_config: GpuConfig
-    phase: str
-    message: str = ""
-    expires: dt.datetime | None = None
 
 
 @post(f"{PREFIX}/allocate", tags=["allocations"], status_code=201, responses=problems.WRITES)
@@ -250,14 +199,14 @@ def allocation_view(parts: Parts, job: ShownJob) -> Allocation:
     """Return a job in the form of an allocation."""
     is_leaving = job.metadata.deletion_timestamp is not None
     runs = _is_running(job, job.spec.revision) and not is_leaving
-    workers = [
+    workers = tuple(
         WorkerConfig(
             each.node,
-            [device.index for device in each.devices if device.index is not None],
-            [device.uuid for device in each.devices],
+            tuple(device.index for device in each.devices if device.index is not None),
+            tuple(device.uuid for device in each.devices),
         )
         for each in (worker_views(job, parts.model.ledger.cluster) if runs else ())
-    ]
+    )
     first = workers[0] if workers else None
     return Allocation(
         success=runs,

@@ -4,18 +4,27 @@
 import datetime as dt
 from typing import Annotated, Final
 
-import msgspec
 from litestar import get
 from litestar.datastructures import State
 from litestar.params import QueryParameter
 
 from gpupack_apiserver import problems
 from gpupack_apiserver.errors import CallInvalid
-from gpupack_apiserver.history import Sample
-from gpupack_apiserver.node_views import NodeView, Totals
-from gpupack_apiserver.patterns import DOTTED_NAME, MODEL, require_cursor
-from gpupack_apiserver.routes.parts import PREFIX, Call, shared_parts_of
+from gpupack_apiserver.node_views import Totals
+from gpupack_apiserver.patterns import DOTTED_NAME, require_cursor
+from gpupack_apiserver.routes.parts import Call, shared_parts_of
 from gpupack_placement import Invalid, matches_model, require_model
+from gpupack_restapi import PREFIX
+from gpupack_restapi.nodes import (
+    AvailableNode,
+    Health,
+    Monitoring,
+    Nodes,
+    NodeView,
+    Status,
+    Utilization,
+)
+from gpupack_restapi.patterns import MODEL
 
 MAX_LISTED: Final = 5000
 
@@ -36,56 +45,6 @@ After = Annotated[
 ]
 
 
-class Utilization(msgspec.Struct, frozen=True):
-    """The allocated part, in percent."""
-
-    gpu_utilization: float
-    gpu_memory_usage: float
-
-
-class AvailableNode(msgspec.Struct, frozen=True):
-    """A node with GPUs that are free as a whole."""
-
-    node_name: str
-    gpu_type: str
-    available_gpus: int
-    memory_per_gpu: float
-    utilization: float
-
-
-class Status(msgspec.Struct, frozen=True):
-    """A summary of the cluster."""
-
-    utilization: Utilization
-    available_nodes: list[AvailableNode]
-    total_nodes: int
-    total_gpus: int
-    available_gpus: int
-    timestamp: dt.datetime
-
-
-class Nodes(msgspec.Struct, frozen=True):
-    """Nodes by name; `next` is empty where there are no more."""
-
-    nodes: list[NodeView]
-    next: str = ""
-
-
-class Monitoring(msgspec.Struct, frozen=True):
-    """Figures of now and of the last hour."""
-
-    current: Sample | None
-    history: list[Sample]
-    interval_seconds: float
-
-
-class Health(msgspec.Struct, frozen=True):
-    """A status: ok, or stale with what is missing."""
-
-    status: str
-    missing: str = ""
-
-
 @get(f"{PREFIX}/status", tags=["cluster"], responses=problems.REFUSALS)
 async def status(request: Call, state: State) -> Status:
     """Return free and allocated GPUs.
@@ -95,7 +54,8 @@ async def status(request: Call, state: State) -> Status:
     parts = shared_parts_of(state)
     await parts.require_viewer(request)
     totals: Totals = parts.nodes.totals()
-    available = [
+    known = parts.nodes.all()
+    available = tuple(
         AvailableNode(
             each.node_name,
             each.gpu_type,
@@ -103,9 +63,9 @@ async def status(request: Call, state: State) -> Status:
             each.memory_per_gpu,
             each.utilization,
         )
-        for each in parts.nodes.all()
+        for each in known
         if each.available_gpus and each.ready
-    ]
+    )
     return Status(
         utilization=Utilization(totals.gpu_utilization, totals.gpu_memory_usage),
         available_nodes=available,
@@ -113,6 +73,7 @@ async def status(request: Call, state: State) -> Status:
         total_gpus=totals.gpus,
         available_gpus=totals.available_gpus,
         timestamp=dt.datetime.now(dt.UTC),
+        simulated=any(each.simulated for each in known),
     )
 
 
@@ -130,11 +91,11 @@ async def nodes(
     parts = shared_parts_of(state)
     await parts.require_viewer(request)
     _require_model(gpu_type)
-    found = [
+    found = tuple(
         each
         for each in parts.nodes.all()
         if each.node_name > after and _has(each, gpu_type, min_memory_gb)
-    ]
+    )
     shown = found[:limit]
     return Nodes(shown, next=shown[-1].node_name if len(found) > limit else "")
 
@@ -144,7 +105,7 @@ async def monitoring(request: Call, state: State) -> Monitoring:
     """Return the present figures, and those of the last hour as this process recorded them."""
     parts = shared_parts_of(state)
     await parts.require_viewer(request)
-    samples = list(parts.history.samples)
+    samples = tuple(parts.history.samples)
     return Monitoring(samples[-1] if samples else None, samples, parts.history.seconds)
 
 

@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The call for settings that may change while the API runs."""
 
-import msgspec
 from litestar import post
 from litestar.datastructures import State
 
 from gpupack_apiserver import problems
-from gpupack_apiserver.config import Change
-from gpupack_apiserver.routes.parts import PREFIX, Call, parts_of, token_of
-
-
-class Reloaded(msgspec.Struct, frozen=True):
-    """The settings that changed when the file was read."""
-
-    changed: list[Change]
+from gpupack_apiserver.routes.parts import Call, parts_of, token_of
+from gpupack_restapi import PREFIX
+from gpupack_restapi.config import Reloaded
 
 
 @post(
@@ -31,4 +25,4 @@ async def reload(request: Call, state: State) -> Reloaded:
     user = await parts.authenticate(request)
     token_of(request)
     await parts.rights.require_administrator(user)
-    return Reloaded(parts.config.reload())
+    return Reloaded(tuple(parts.config.reload()))

@@ -22,13 +22,13 @@ from litestar.openapi.spec import (
 from litestar.params import QueryParameter
 
 from gpupack_apiserver import problems
-from gpupack_apiserver.cost_views import Costs
 from gpupack_apiserver.errors import CallInvalid
 from gpupack_apiserver.patterns import COST_CURSOR, require_cursor
 from gpupack_apiserver.routes.jobs import Namespace
-from gpupack_apiserver.routes.parts import PREFIX
 from gpupack_cost import Group
 from gpupack_httpserver.peer_limits import TokenBuckets
+from gpupack_restapi import PREFIX
+from gpupack_restapi.cost import Costs
 
 MAX_LISTED: Final = 20_000
 """Maximum rows of an answer: 6 MB, also for a caller that reads slowly."""

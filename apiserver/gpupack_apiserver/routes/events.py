@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes as a stream of server-sent events."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
-import msgspec
 from litestar import get
 from litestar.datastructures import State
 from litestar.openapi import ResponseSpec
@@ -15,7 +14,9 @@ from gpupack_apiserver.events.stream import Events, EventStream
 from gpupack_apiserver.events.visibility import Visibility
 from gpupack_apiserver.rights import rate_limit_key
 from gpupack_apiserver.routes.jobs import Namespace
-from gpupack_apiserver.routes.parts import PREFIX, Call, caller_of, parts_of
+from gpupack_apiserver.routes.parts import Call, caller_of, parts_of
+from gpupack_restapi import PREFIX
+from gpupack_restapi.events import Event
 
 EVENT_STREAM: Final = "text/event-stream"
 MAX_SECONDS: Final = 7 * 24 * 3600
@@ -30,13 +31,6 @@ Seconds = Annotated[
     int,
     QueryParameter(description="Seconds until the stream ends; 0: never.", ge=0, le=MAX_SECONDS),
 ]
-
-
-class Event(msgspec.Struct, frozen=True):
-    """One event; `data` is JSON."""
-
-    event: Literal["cluster", "nodes", "jobs", "bye"]
-    data: str
 
 
 EVENTS_RESPONSE: Final = {

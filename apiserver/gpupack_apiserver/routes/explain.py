@@ -3,68 +3,28 @@
 
 from typing import Final
 
-import msgspec
 from litestar import get
 from litestar.datastructures import State
 
 from gpupack_apiserver import problems
 from gpupack_apiserver.errors import Missing
-from gpupack_apiserver.holders import HolderView, holder_view, pod_holds
+from gpupack_apiserver.holders import holder_view, pod_holds
 from gpupack_apiserver.routes.jobs import OneName, OneNamespace
-from gpupack_apiserver.routes.others import (
-    JobRef,
-    estimated_wait_seconds,
-    named_and_hidden,
-    would_help,
-)
-from gpupack_apiserver.routes.parts import PREFIX, Call, Parts, parts_of
-from gpupack_apiserver.start_view import StartView, start_view
+from gpupack_apiserver.routes.others import estimated_wait_seconds, named_and_hidden, would_help
+from gpupack_apiserver.routes.parts import Call, Parts, parts_of
+from gpupack_apiserver.start_view import start_view
 from gpupack_httpserver.user import User
 from gpupack_kubeclient import objects
 from gpupack_queue import JobId, Now
 from gpupack_queue.reasons import NEXT_CYCLE
+from gpupack_restapi import PREFIX
+from gpupack_restapi.questions import Explanation
 from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.planning import reason_of
 from gpupack_scheduler.queueing.request import job_id, pod_id
 from gpupack_scheduler.queueing.what_if import prepare_explain
 
 _ON_A_NODE: Final = frozenset({claims.State.LANDED, claims.State.BOUND, claims.State.FINISHED})
-
-
-class Explanation(msgspec.Struct, frozen=True):
-    """Why a GPUJob or a standalone pod waits.
-
-    Attributes:
-        phase: its phase; Scheduled: a pod that has a node.
-        reason: why it waits, computed now where it is in the queue; else from its status.
-        message: the reason in words.
-        position: position among all jobs and standalone pods that wait in the cluster, in the order
-            in which they are admitted; the first is 1; null: it is not in the queue.
-        waiting: number of jobs and pods that wait in the cluster.
-        start: when it starts; null: it is not in the queue.
-        ahead: jobs and pods before it that may be named.
-        ahead_hidden: number of others before it.
-        estimated_wait_seconds: time to its latest start, where there is an estimate.
-        fits_now: whether it fits, whatever else waits and whatever quotas allow; null: it is not in
-            the queue.
-        would_help: changes that would let it start; their further effects are not computed.
-        node: node of a bound pod; empty: it waits. A GPUJob's own call has its nodes.
-        holds: the GPUs that this pod holds, in the form of `GET holders`.
-    """
-
-    phase: str
-    reason: str
-    message: str
-    position: int | None = None
-    waiting: int = 0
-    ahead: list[JobRef] = []
-    ahead_hidden: int = 0
-    estimated_wait_seconds: float | None = None
-    fits_now: bool | None = None
-    would_help: list[str] = []
-    start: StartView | None = None
-    node: str = ""
-    holds: list[HolderView] = []
 
 
 @get(

@@ -4,17 +4,18 @@
 import heapq
 from typing import Annotated, Final
 
-import msgspec
 from litestar import get
 from litestar.datastructures import State
 from litestar.params import QueryParameter
 
 from gpupack_apiserver import problems
-from gpupack_apiserver.holders import HolderView, holder_view, list_holds
+from gpupack_apiserver.holders import holder_view, list_holds
 from gpupack_apiserver.patterns import HOLDER_CURSOR, require_cursor
 from gpupack_apiserver.rights import PODS
 from gpupack_apiserver.routes.jobs import Namespace
-from gpupack_apiserver.routes.parts import PREFIX, Call, parts_of
+from gpupack_apiserver.routes.parts import Call, parts_of
+from gpupack_restapi import PREFIX
+from gpupack_restapi.holders import Holders
 
 MAX_LISTED: Final = 5000
 
@@ -24,13 +25,6 @@ After = Annotated[
     str,
     QueryParameter(description="`next` of the previous page.", max_length=400),
 ]
-
-
-class Holders(msgspec.Struct, frozen=True):
-    """Holders by namespace, pod and UUID; `next` is empty where there are no more."""
-
-    holders: list[HolderView]
-    next: str = ""
 
 
 @get(f"{PREFIX}/holders", tags=["jobs"], responses=problems.REFUSALS)
@@ -53,5 +47,5 @@ async def holders(
     )
     mine = (each for each in known if each.namespace in seen and each.cursor > after)
     first = heapq.nsmallest(limit + 1, mine, key=lambda each: each.cursor)
-    shown = [holder_view(each, parts.model.ledger) for each in first[:limit]]
+    shown = tuple(holder_view(each, parts.model.ledger) for each in first[:limit])
     return Holders(shown, first[limit - 1].cursor if len(first) > limit else "")

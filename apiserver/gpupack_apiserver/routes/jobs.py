@@ -11,23 +11,19 @@ from litestar.datastructures import State
 from litestar.params import PathParameter, QueryParameter
 
 from gpupack_apiserver import problems
-from gpupack_apiserver.job_views import (
-    AttemptView,
-    JobView,
-    WorkerView,
-    attempt_views,
-    job_view,
-    worker_views,
-)
-from gpupack_apiserver.patterns import DOTTED_NAME, KEY, NAME, NAME_OR_EMPTY, require_cursor
+from gpupack_apiserver.job_views import attempt_views, job_view, worker_views
+from gpupack_apiserver.patterns import DOTTED_NAME, KEY, require_cursor
 from gpupack_apiserver.pod_workers import pod_names
 from gpupack_apiserver.queue_cursor import QueueCursor
-from gpupack_apiserver.queue_rows import QueueRow, waiting_jobs, waiting_pods
+from gpupack_apiserver.queue_rows import waiting_jobs, waiting_pods
 from gpupack_apiserver.rights import sees_nowhere
-from gpupack_apiserver.routes.parts import PREFIX, Call, Parts, parts_of
+from gpupack_apiserver.routes.parts import Call, Parts, parts_of
 from gpupack_apiserver.shown_job import ShownJob
 from gpupack_crds.gpujob_status import Phase
 from gpupack_httpserver.user import User
+from gpupack_restapi import PREFIX
+from gpupack_restapi.jobs import JobDetail, Jobs, Queue
+from gpupack_restapi.patterns import NAME, NAME_OR_EMPTY
 
 MAX_LISTED: Final = 5000
 
@@ -53,40 +49,6 @@ After = Annotated[
     str,
     QueryParameter(description="`next` of the previous page.", max_length=400),
 ]
-
-
-class JobDetail(msgspec.Struct, frozen=True):
-    """A GPUJob with its attempts, newest last, and the places of the current attempt's workers."""
-
-    job: JobView
-    attempts: list[AttemptView]
-    workers: list[WorkerView]
-
-
-class Jobs(msgspec.Struct, frozen=True):
-    """GPUJobs by namespace and name; `next` is empty where there are no more.
-
-    `may_list` is false for a caller that may list GPUJobs in no namespace that has any, nor in its
-    own.
-    """
-
-    jobs: list[JobView]
-    next: str = ""
-    may_list: bool = True
-
-
-class Queue(msgspec.Struct, frozen=True):
-    """GPUJobs and standalone pods that wait; `message` has the reason.
-
-    Pages are by priority, then age, so that all of them together are complete while jobs come and
-    go; `position` is the place in the order in which they are admitted. `total` counts all pages;
-    `next` is empty where there are no more. `may_list` is that of `GET jobs`.
-    """
-
-    waiting: list[QueueRow]
-    total: int
-    may_list: bool = True
-    next: str = ""
 
 
 class Visible(msgspec.Struct, frozen=True):
@@ -117,7 +79,7 @@ async def jobs(
     wanted.sort(key=_cursor)
     shown = wanted[:limit]
     return Jobs(
-        [job_view(each) for each in shown],
+        tuple(job_view(each) for each in shown),
         next=_cursor(shown[-1]) if len(wanted) > limit else "",
         may_list=visible.may_list,
     )
@@ -136,7 +98,7 @@ async def job(request: Call, state: State, namespace: OneNamespace, name: OneNam
     may_list = await parts.rights.may_list(user, "pods", namespace)
     pods = pod_names(ledger, found) if may_list else {}
     workers = worker_views(found, ledger.cluster, pods)
-    return JobDetail(job_view(found), attempt_views(found), workers)
+    return JobDetail(job_view(found), tuple(attempt_views(found)), tuple(workers))
 
 
 @get(f"{PREFIX}/queue", tags=["jobs"], responses=problems.REFUSALS)
@@ -155,7 +117,7 @@ async def queue(
     places = sorted(((QueueCursor.of(each), each) for each in waiting), key=itemgetter(0))
     wanted = [each for each in places if place is None or each[0] > place]
     return Queue(
-        [each for _, each in wanted[:limit]],
+        tuple(each for _, each in wanted[:limit]),
         total=len(waiting),
         may_list=visible.may_list,
         next=wanted[limit - 1][0].text if len(wanted) > limit else "",

@@ -3,46 +3,27 @@
 
 from typing import Annotated
 
-import msgspec
 from litestar import post
 from litestar.datastructures import State
 from litestar.params import Body
 
 from gpupack_apiserver import problems
 from gpupack_apiserver.errors import CallInvalid
-from gpupack_apiserver.patterns import NAME_OR_EMPTY
 from gpupack_apiserver.routes.allocations import IdempotencyKey
 from gpupack_apiserver.routes.jobs import OneName, OneNamespace
-from gpupack_apiserver.routes.parts import PREFIX, Call, parts_of, token_of
+from gpupack_apiserver.routes.parts import Call, parts_of, token_of
 from gpupack_crds import lifecycle
 from gpupack_crds.errors import LifecycleRefused
-from gpupack_crds.names import MAX_JOB_NAME
 from gpupack_httpserver.user import User
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.errors import AlreadyExists
+from gpupack_restapi import PREFIX
+from gpupack_restapi.jobs import Changed, Rerun
 
 ONE_JOB = f"{PREFIX}/jobs/{{namespace:str}}/{{name:str}}"
 
 
-class Rerun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The options of a rerun.
-
-    Attributes:
-        name: name of the new job; empty: NAME-rerun-N, the first that is free.
-    """
-
-    name: Annotated[str, msgspec.Meta(max_length=MAX_JOB_NAME, pattern=NAME_OR_EMPTY)] = ""
-
-
 RerunBody = Annotated[Rerun, Body(schema_extra={"additionalProperties": False})]
-
-
-class Changed(msgspec.Struct, frozen=True):
-    """The GPUJob that was written; `suspended` is the present value in its spec."""
-
-    namespace: str
-    name: str
-    suspended: bool
 
 
 @post(

@@ -2,25 +2,16 @@
 """The parts of an answer about other jobs and pods, as far as the caller may see them."""
 
 from collections.abc import Collection, Iterable
-from typing import Final, Literal
-
-import msgspec
+from typing import Final
 
 from gpupack_apiserver.routes.parts import Parts
 from gpupack_httpserver.user import User
 from gpupack_queue import Borrowed, latest_start
+from gpupack_restapi.questions import JobRef
 from gpupack_scheduler.queueing.what_if import Answer, Other
 
 MAX_NAMED: Final = 100
 """Maximum jobs and namespaces in one answer; the others are counted."""
-
-
-class JobRef(msgspec.Struct, frozen=True):
-    """The name of a GPUJob or a standalone pod."""
-
-    namespace: str
-    name: str
-    kind: Literal["GPUJob", "Pod"] = "GPUJob"
 
 
 def estimated_wait_seconds(parts: Parts, found: Answer) -> float | None:

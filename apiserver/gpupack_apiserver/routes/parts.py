@@ -29,8 +29,6 @@ from gpupack_httpserver.user import User
 from gpupack_kubeclient.client import Api
 from gpupack_placement import Cluster, Gang, Placement, Refusal, plan_gang
 
-PREFIX = "/api/v1/gpu"
-
 TOKEN_HEADER: Final = "Gpupack-Authorization"  # noqa: S105 - the name of a header
 """A header like Authorization, which a proxy such as the API server's removes (ADR 77)."""
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUQuotas, in the namespaces that the caller may see: now, and in the last hour."""
 
-import datetime as dt
 import math
 from collections.abc import Iterable
 from typing import Annotated, Final
@@ -12,12 +11,15 @@ from litestar.datastructures import State
 from litestar.params import QueryParameter
 
 from gpupack_apiserver import problems
-from gpupack_apiserver.patterns import NAME, require_cursor
+from gpupack_apiserver.patterns import require_cursor
 from gpupack_apiserver.quota_history import MAX_QUOTAS, Series
 from gpupack_apiserver.rights import sees_nowhere
 from gpupack_apiserver.routes.jobs import Namespace
-from gpupack_apiserver.routes.parts import PREFIX, Call, Parts, parts_of
+from gpupack_apiserver.routes.parts import Call, Parts, parts_of
 from gpupack_crds.kinds import GpuQuota
+from gpupack_restapi import PREFIX
+from gpupack_restapi.patterns import NAME
+from gpupack_restapi.quotas import History, Quotas, QuotaSeries, QuotaView
 
 DIGITS: Final = 3
 """Digits after the point: a thousandth of a GPU can be held."""
@@ -29,31 +31,6 @@ After = Annotated[
 ]
 
 
-class QuotaView(msgspec.Struct, frozen=True):
-    """A namespace's quota with its usage, from its GPUQuota's status."""
-
-    namespace: str
-    cohort: str
-    nominal: str
-    used: str
-    borrowed: str
-    lent: str
-    running: int
-    waiting: int
-    problem: str
-
-
-class Quotas(msgspec.Struct, frozen=True):
-    """Quotas by namespace.
-
-    `may_list` is false for a caller that may list GPUQuotas in no namespace that has one, nor in
-    its own.
-    """
-
-    quotas: list[QuotaView]
-    may_list: bool = True
-
-
 class Visible(msgspec.Struct, frozen=True):
     """The quotas that a caller may see, by namespace, and whether it may list any."""
 
@@ -61,35 +38,11 @@ class Visible(msgspec.Struct, frozen=True):
     may_list: bool
 
 
-class QuotaSeries(msgspec.Struct, frozen=True):
-    """A quota's figures, in GPUs, one for each of the answer's timestamps; null: unknown."""
-
-    namespace: str
-    cohort: str
-    nominal: list[float | None]
-    used: list[float | None]
-    borrowed: list[float | None]
-
-
-class History(msgspec.Struct, frozen=True):
-    """Histories by namespace; `next` is empty where there are no more.
-
-    `total` counts the quotas that the caller may see. Figures are kept for the first 1,024 quotas
-    of the cluster by name: where there are more, the pages hold fewer than `total`.
-    """
-
-    interval_seconds: float
-    timestamps: list[dt.datetime]
-    quotas: list[QuotaSeries]
-    total: int
-    next: str = ""
-
-
 @get(f"{PREFIX}/quotas", tags=["jobs"], responses=problems.REFUSALS)
 async def quotas(request: Call, state: State, namespace: Namespace = "") -> Quotas:
     """List GPUQuotas and their usage."""
     visible = await _visible(parts_of(state), request, namespace)
-    shown = [_quota(quota) for _, quota in sorted(visible.quotas.items())]
+    shown = tuple(_quota(quota) for _, quota in sorted(visible.quotas.items()))
     return Quotas(shown, may_list=visible.may_list)
 
 
@@ -106,8 +59,8 @@ async def history(
     shown = wanted[:limit]
     return History(
         interval_seconds=kept.seconds,
-        timestamps=list(kept.timestamps),
-        quotas=[_series(found[name], kept.by_namespace[name]) for name in shown],
+        timestamps=tuple(kept.timestamps),
+        quotas=tuple(_series(found[name], kept.by_namespace[name]) for name in shown),
         total=len(found),
         next=shown[-1] if len(wanted) > limit else "",
     )
@@ -147,5 +100,5 @@ def _series(quota: GpuQuota, series: Series) -> QuotaSeries:
     )
 
 
-def _figures(kept: Iterable[float]) -> list[float | None]:
-    return [None if math.isnan(each) else round(each, DIGITS) for each in kept]
+def _figures(kept: Iterable[float]) -> tuple[float | None, ...]:
+    return tuple(None if math.isnan(each) else round(each, DIGITS) for each in kept)

@@ -24,8 +24,9 @@ from gpupack_apiserver import problems
 from gpupack_apiserver.errors import CallInvalid
 from gpupack_apiserver.patterns import KEY
 from gpupack_apiserver.placed_process import PlacedProcess, visible_device
-from gpupack_apiserver.routes.parts import PREFIX, Call, SharedParts, WorkerRef, shared_parts_of
+from gpupack_apiserver.routes.parts import Call, SharedParts, WorkerRef, shared_parts_of
 from gpupack_crds.gpujob import MAX_WORKERS
+from gpupack_restapi import PREFIX
 
 Key = Annotated[str, msgspec.Meta(pattern=KEY, max_length=317)]
 """NAMESPACE/NAME; empty: none."""

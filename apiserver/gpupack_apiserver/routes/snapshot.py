@@ -8,8 +8,9 @@ from litestar import get
 from litestar.datastructures import State
 
 from gpupack_apiserver import problems
-from gpupack_apiserver.routes.parts import PREFIX, Call, caller_of, parts_of
+from gpupack_apiserver.routes.parts import Call, caller_of, parts_of
 from gpupack_placement import dump
+from gpupack_restapi import PREFIX
 
 _ONE_AT_A_TIME: Final = asyncio.Lock()
 """One snapshot at a time: for a large cluster it takes some tens of MiB for a moment."""

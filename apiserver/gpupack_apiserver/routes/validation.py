@@ -7,7 +7,6 @@ since the call does not name them.
 
 from typing import Annotated
 
-import msgspec
 from litestar import post
 from litestar.datastructures import State
 from litestar.params import Body
@@ -15,52 +14,13 @@ from litestar.params import Body
 from gpupack.training_config import BYTES_PER_GB, BYTES_PER_MIB
 from gpupack_apiserver import problems
 from gpupack_apiserver.errors import CallInvalid
-from gpupack_apiserver.patterns import MODEL
-from gpupack_apiserver.routes.parts import PREFIX, Call, shared_parts_of
-from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
+from gpupack_apiserver.routes.parts import Call, shared_parts_of
+from gpupack_crds.gpujob import MAX_WORKERS
 from gpupack_placement import Cluster, Gang, Invalid, MiB, Refusal, Request, require_model
-
-
-class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The request of a training.
-
-    Attributes:
-        gpu_count: GPUs of all its workers together.
-        gpu_type: model in the form that users write; empty: any.
-        memory_gb: memory of each GPU, in GB of 10^9 bytes.
-        distributed_training: it may run as several workers, on several nodes.
-        mixed_precision: it computes with bfloat16 or float16, which any GPU that gpupack knows
-            supports.
-    """
-
-    gpu_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_GPUS)] = 1
-    gpu_type: Annotated[str, msgspec.Meta(max_length=64, pattern=MODEL)] = ""
-    memory_gb: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 0.0
-    distributed_training: bool = False
-    mixed_precision: bool = False
-
+from gpupack_restapi import PREFIX
+from gpupack_restapi.allocations import Training, Validation
 
 TrainingBody = Annotated[Training, Body(schema_extra={"additionalProperties": False})]
-
-
-class Validation(msgspec.Struct, frozen=True):
-    """The result of a validation.
-
-    Attributes:
-        valid: the cluster could serve it, once running work has ended.
-        fits_now: it fits at this moment.
-        workers: number of workers into which it was divided.
-        gpus_per_worker: GPUs of each worker, on one node.
-        nodes: nodes of the workers now, one for each.
-        message: why it does not fit.
-    """
-
-    valid: bool
-    fits_now: bool
-    workers: int
-    gpus_per_worker: int
-    nodes: list[str]
-    message: str = ""
 
 
 @post(f"{PREFIX}/validate", tags=["jobs"], status_code=200, responses=problems.REFUSALS)
@@ -77,7 +37,7 @@ async def validate(request: Call, state: State, data: TrainingBody) -> Validatio
         fits_now=refusal is None,
         workers=gang.workers,
         gpus_per_worker=gang.request.gpus or 0,
-        nodes=[str(placement.node) for placement in places],
+        nodes=tuple(str(placement.node) for placement in places),
         message=refusal.message if refusal else "",
     )
 

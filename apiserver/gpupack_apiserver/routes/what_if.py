@@ -5,6 +5,7 @@ The scheduler's own code answers, on a copy of its state. Other tenants' jobs ar
 that may list them, and counted for others.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -15,16 +16,10 @@ from litestar.params import Body
 from gpupack_apiserver import problems
 from gpupack_apiserver.errors import CallInvalid, TokenNeeded
 from gpupack_apiserver.hypothetical_job import NotQueued, build_request, parse_checked_job
-from gpupack_apiserver.job_views import WorkerView, held_device
-from gpupack_apiserver.patterns import NAME
-from gpupack_apiserver.routes.others import (
-    JobRef,
-    estimated_wait_seconds,
-    named_and_hidden,
-    would_help,
-)
-from gpupack_apiserver.routes.parts import PREFIX, Call, Parts, authorization_of, parts_of
-from gpupack_apiserver.start_view import StartView, start_view
+from gpupack_apiserver.job_views import held_device
+from gpupack_apiserver.routes.others import estimated_wait_seconds, named_and_hidden, would_help
+from gpupack_apiserver.routes.parts import Call, Parts, authorization_of, parts_of
+from gpupack_apiserver.start_view import start_view
 from gpupack_crds.dry_run import JudgedJob, judged
 from gpupack_crds.gpujob import PolicyName
 from gpupack_crds.gpuquota import GpuQuotaSpec
@@ -32,6 +27,10 @@ from gpupack_httpserver.user import User
 from gpupack_placement import DEFAULT_POLICY, NodeName
 from gpupack_placement.policies import DEFAULT
 from gpupack_queue import Never
+from gpupack_restapi import PREFIX
+from gpupack_restapi.jobs import WorkerView
+from gpupack_restapi.patterns import NAME
+from gpupack_restapi.questions import Outcome
 from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.planning import reason_of
 from gpupack_scheduler.queueing.request import GangRequest
@@ -79,39 +78,6 @@ class WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 WhatIfBody = Annotated[WhatIf, Body(schema_extra={"additionalProperties": False})]
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """The outcome for the job if it were created now.
-
-    Attributes:
-        outcome: Starts: it has places, once those in `preempts` have ended. Waits. Never: the
-            present cluster could not run it, or it would fail at once.
-        reason: the reason that its status would have: Admitted or PreemptionPending if it starts.
-        message: the reason in words.
-        workers: places of its workers.
-        position: position among all jobs and standalone pods that wait in the cluster, in the order
-            in which they are admitted; the first is 1; null: it starts, or is not in the queue.
-        waiting: number of jobs and pods that wait in the cluster, including this job where it
-            waits.
-        start: when it starts; null: now, or it is not in the queue.
-        estimated_wait_seconds: time to its latest start, where there is an estimate.
-        preempts: jobs and pods that would be preempted or moved for it and that may be named.
-        preempts_hidden: number of others.
-        would_help: changes that would let it start; their further effects are not computed.
-    """
-
-    outcome: Literal["Starts", "Waits", "Never"]
-    reason: str
-    message: str
-    workers: list[WorkerView]
-    position: int | None
-    waiting: int
-    estimated_wait_seconds: float | None
-    preempts: list[JobRef]
-    preempts_hidden: int
-    would_help: list[str]
-    start: StartView | None = None
 
 
 @post(
@@ -206,13 +172,13 @@ def _not_queued(parts: Parts, why: NotQueued) -> Outcome:
         outcome="Never" if why.permanent else "Waits",
         reason=why.reason,
         message=why.message,
-        workers=[],
+        workers=(),
         position=None,
         waiting=len(parts.model.queue_copy.admissions.queue),
         estimated_wait_seconds=None,
-        preempts=[],
+        preempts=(),
         preempts_hidden=0,
-        would_help=[],
+        would_help=(),
     )
 
 
@@ -229,45 +195,45 @@ async def _outcome(parts: Parts, user: User, job_request: GangRequest, found: An
             position=None,
             waiting=found.waiting,
             estimated_wait_seconds=None if found.stopped else 0.0,
-            preempts=named,
+            preempts=tuple(named),
             preempts_hidden=hidden,
-            would_help=[],
+            would_help=(),
         )
     return Outcome(
         outcome="Never" if isinstance(wait.start, Never) else "Waits",
         reason=reason_of(wait),
         message=wait.message,
-        workers=[],
+        workers=(),
         position=wait.position,
         waiting=found.waiting,
         estimated_wait_seconds=estimated_wait_seconds(parts, found),
-        preempts=[],
+        preempts=(),
         preempts_hidden=0,
-        would_help=await would_help(parts, user, job_request.namespace, found),
+        would_help=tuple(await would_help(parts, user, job_request.namespace, found)),
         start=start_view(wait.start),
     )
 
 
-def _workers(parts: Parts, found: Answer) -> list[WorkerView]:
+def _workers(parts: Parts, found: Answer) -> tuple[WorkerView, ...]:
     """Return the workers' places; the GPUs of observed nodes are unknown."""
     ledger = parts.model.ledger
     placed = (
         [ledger.claims.allocation(each) for each in found.starts.places] if found.starts else []
     )
-    return [
+    return tuple(
         WorkerView(
             number,
             each.node,
-            [
+            tuple(
                 held_device(share, each.node, ledger.cluster)
                 for share in claims.shares(each.placement)
-            ],
+            ),
         )
         for number, each in enumerate(placed)
-    ]
+    )
 
 
-def _start_message(workers: list[WorkerView], stopped: int) -> str:
+def _start_message(workers: Sequence[WorkerView], stopped: int) -> str:
     nodes = list(dict.fromkeys(each.node for each in workers))
     what = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
     more = f" and {len(nodes) - MAX_NAMED_NODES} more" if len(nodes) > MAX_NAMED_NODES else ""

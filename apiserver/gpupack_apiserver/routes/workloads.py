@@ -9,7 +9,6 @@ allocation.
 import hashlib
 from typing import Annotated, Final
 
-import msgspec
 from litestar import post
 from litestar.datastructures import State
 from litestar.params import Body
@@ -19,7 +18,6 @@ from gpupack_apiserver.errors import CallInvalid, no_allocation
 from gpupack_apiserver.placed_process import ALLOCATION
 from gpupack_apiserver.routes.allocations import (
     ONE_ALLOCATION,
-    Allocation,
     IdempotencyKey,
     allocation_view,
     wait_until_settled,
@@ -33,34 +31,12 @@ from gpupack_kubeclient import conflicts
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.errors import NotFound
 from gpupack_kubeclient.objects import Json
+from gpupack_restapi.allocations import Allocation, Workload
 
 KEY_ANNOTATION: Final = f"{names.GROUP}/workload-key"
 """Hashed key of the call that wrote the running workload."""
 MAX_TRIES: Final = 4
 """More than one try is needed because operator and caller write the same object."""
-
-Word = Annotated[str, msgspec.Meta(max_length=4096)]
-Name = Annotated[
-    str, msgspec.Meta(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
-]
-"""Name of a variable in the API server's form: a pod that it refuses would end the allocation."""
-
-
-class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The program of each worker.
-
-    Attributes:
-        image: container image of the program.
-        command: the program with its arguments.
-        environment: further variables.
-        non_root: whether the pods declare that their user is not root, as namespaces at level
-            `restricted` require.
-    """
-
-    image: Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^\S+$")]
-    command: Annotated[list[Word], msgspec.Meta(min_length=1, max_length=64)]
-    environment: Annotated[dict[Name, Word], msgspec.Meta(max_length=100)] = {}
-    non_root: bool = False
 
 
 WorkloadBody = Annotated[Workload, Body(schema_extra={"additionalProperties": False})]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
-from extender_builders import MEMORY_MIB, pod, whole
+from extender_builders import MEMORY_MIB, gpu_node, pod, whole
 
 from gpupack_apiserver.node_views import NodeViews
 
@@ -29,6 +29,15 @@ async def test_gpus_held_by_pods_are_allocated(call, model):
     (first, _) = (await call("nodes")).body["nodes"]
     assert (first["available_gpus"], first["utilization"]) == (0, 100.0)
     assert {each["free_percent"] for each in first["devices"]} == {0.0}
+
+
+async def test_simulated_gpus_mark_their_node_and_the_cluster(call, model):
+    assert not (await call("status")).body["simulated"]
+    model.ledger.gpus.remove(gpu_node("b"))
+    model.ledger.gpus.upsert(gpu_node("b", simulated=True))
+    assert (await call("status")).body["simulated"]
+    nodes = (await call("nodes")).body["nodes"]
+    assert [each["simulated"] for each in nodes] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_status_and_node_show_the_ledger(shared, machine):
     assert (status["total_nodes"], status["total_gpus"], status["available_gpus"]) == (1, 8, 5)
     taken = {each["uuid"] for each in node["devices"] if each["free_percent"] == 0}
     assert taken == set(ours.device_uuids)
-    assert all(each["simulated"] for each in node["devices"])
+    assert all(each["simulated"] for each in (status, node, *node["devices"]))
 
 
 def test_processes_that_hold_gpus_are_listed(shared, machine):
