@@ -3,6 +3,7 @@
 
 from typing import Annotated, Any, ClassVar, Final, Literal
 
+from gpupack_crds.condition import BY_TYPE, Condition
 from gpupack_crds.demand_forecast import DemandForecast
 from gpupack_crds.wire import Rule, Timestamp, Wire, described
 
@@ -13,6 +14,9 @@ MAX_MODELS: Final = 64
 MAX_AMOUNT: Final = 1_000_000
 MAX_AVERAGES: Final = 1000
 """Maximum averages in one status, so that it stays far below etcd's limit."""
+
+CAPACITY_MISSING: Final = "CapacityMissing"
+"""Type of the condition of a quota that the GPUs of the cluster cannot meet."""
 
 Order = Literal["Strict", "BestEffort"]
 
@@ -149,6 +153,22 @@ class QuotaStatus(Wire, frozen=True):
         str,
         described("Part of the spec that is ignored, and why. Empty: none.", max_length=512),
     ] = ""
+    conditions: Annotated[
+        tuple[Condition, ...],
+        described(
+            "CapacityMissing: the cluster has fewer GPUs of a model than the quota, or all quotas "
+            "together, guarantee, or none of that model. It is a warning: the quota applies, and "
+            "nodes may be added later.",
+            max_length=8,
+            schema=BY_TYPE,
+        ),
+    ] = ()
+
+    @property
+    def capacity_warning(self) -> str:
+        """Why the cluster cannot meet the quota; empty: it can, or it was not checked."""
+        found = (each for each in self.conditions if each.type == CAPACITY_MISSING)
+        return next((each.message for each in found if each.status == "True"), "")
 
 
 class TenantAverage(Wire, frozen=True):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statuses of GPUQuotas and GPUCohorts with the current use, written while this process decides."""
 
+import datetime as dt
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -15,8 +16,15 @@ from gpupack_kubeclient import errors
 from gpupack_kubeclient.client import Api
 from gpupack_scheduler.queueing.admissions import Admissions
 from gpupack_scheduler.queueing.averages import AverageReport
+from gpupack_scheduler.queueing.quota_capacity import (
+    CapacityReport,
+    Shortfall,
+    with_capacity_condition,
+)
 from gpupack_scheduler.queueing.quotas import QuotaStores
 from gpupack_scheduler.queueing.usage import UsageReport
+
+S = TypeVar("S", bound=QuotaStatus)
 
 log = logging.getLogger(__name__)
 
@@ -69,21 +77,35 @@ class QuotaReporter:
             return []
         queue, problems = self._admissions.queue, self._admissions.problems
         report = UsageReport(queue)
+        capacity = CapacityReport(queue, self._admissions.cluster())
         averages = AverageReport(queue, {name for _, name in cohorts}, self._admissions.now())
         found: list[tuple[GpuQuota | GpuCohort, QuotaStatus]] = []
         for (namespace, _), quota in quotas.items():
             generation, problem = quota.metadata.generation, problems.get(quota.key, "")
             used = report.of_tenant(namespace, generation=generation, problem=problem)
+            used = self._with_conditions(used, quota, capacity.of_tenant(namespace))
             found.append((quota, averages.of_tenant(namespace, used, quota.status)))
         for (_, name), cohort in cohorts.items():
             generation, problem = cohort.metadata.generation, problems.get(cohort.key, "")
             below = report.of_cohort(name, generation=generation, problem=problem)
             if below is not None:
+                below = self._with_conditions(below, cohort, capacity.of_cohort(name))
                 below = msgspec.structs.replace(
                     below, demand_forecast=cohort.status.demand_forecast
                 )
                 found.append((cohort, averages.of_cohort(name, below, cohort.status)))
         return [(item, status) for item, status in found if status != item.status]
+
+    def _with_conditions(
+        self, status: S, item: GpuQuota | GpuCohort, shortfall: Shortfall | None
+    ) -> S:
+        conditions = with_capacity_condition(
+            item.status.conditions,
+            shortfall,
+            generation=item.metadata.generation,
+            now=dt.datetime.fromtimestamp(self._admissions.now(), dt.UTC),
+        )
+        return msgspec.structs.replace(status, conditions=conditions)
 
     async def _make_room_for_averages(self) -> None:
         """Create the GPUCohort that keeps the averages of namespaces outside all cohorts."""

@@ -15,6 +15,7 @@ from self_signed import self_signed
 
 from gpupack.cluster.release import Release
 from gpupack_cli.commands.doctor import joined, skipped_text
+from gpupack_cli.commands.quota import rows_of
 from gpupack_cli.doctor import (
     agentless,
     communication,
@@ -249,6 +250,32 @@ def test_one_quota_is_not_several(sound):
     seen = dataclasses.replace(sound, quotas=named(GpuQuota, "default"))
     [found] = nodes.quotas(seen)
     assert found.message == "1 quota, and no part of a spec is ignored"
+
+
+def lacking(namespace, status="True"):
+    condition = {
+        "type": "CapacityMissing",
+        "status": status,
+        "reason": "ModelNotFound",
+        "message": "no node has a GPU of model H1000",
+        "lastTransitionTime": "2026-11-29T12:00:00Z",
+    }
+    metadata = {"name": "default", "namespace": namespace}
+    return built(GpuQuota, metadata=metadata, status={"conditions": [condition]})
+
+
+def test_quotas_that_the_cluster_cannot_meet_are_a_warning(sound):
+    seen = dataclasses.replace(
+        sound, quotas=Read((lacking("a"), lacking("b"), lacking("c", "False")))
+    )
+    (found,) = nodes.quotas(seen)
+    assert found.level is Level.WARNING
+    assert found.message == (
+        "the cluster cannot meet the quota of a, b: no node has a GPU of model H1000"
+    )
+    [row] = rows_of(lacking("a"))
+    assert row.problem == "no node has a GPU of model H1000"
+    assert rows_of(lacking("c", "False"))[0].problem == ""
 
 
 @pytest.mark.parametrize("name", ["gpupack-api", "gpupack-certificates", "gpupack-cost"])

@@ -95,7 +95,7 @@ def rows_of(item: GpuQuota | GpuCohort) -> list[QuotaRow]:
         share=status.share,
         running=status.running,
         waiting=status.waiting,
-        problem=status.problem,
+        problem="; ".join(filter(None, (status.problem, status.capacity_warning))),
     )
     models = [
         QuotaRow(

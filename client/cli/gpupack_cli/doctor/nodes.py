@@ -104,7 +104,7 @@ def health(seen: ClusterState) -> Iterator[Finding]:
 
 
 def quotas(seen: ClusterState) -> Iterator[Finding]:
-    """Yield quotas of which a part has no effect."""
+    """Yield quotas of which a part has no effect, or that the cluster cannot meet."""
     check = "quotas"
     if refused := seen.quotas.refused or seen.cohorts.refused:
         yield skipped(check, refused)
@@ -120,7 +120,19 @@ def quotas(seen: ClusterState) -> Iterator[Finding]:
                 f"a part of the quota of {owner} has no effect: {each.status.problem}",
                 fix=_fix_of_quota(each, {cohort.metadata.name for cohort in seen.cohorts.items}),
             )
-    if not broken:
+    lacking = dict[str, list[str]]()
+    for each in items:
+        if each.status.capacity_warning:
+            owner = each.metadata.namespace or f"cohort {each.metadata.name}"
+            lacking.setdefault(each.status.capacity_warning, []).append(owner)
+    for why, owners in lacking.items():
+        yield warning(
+            check,
+            f"the cluster cannot meet the quota of {first_names(owners)}: {why}",
+            fix="correct spec.gpus, or add nodes; if nodes come later, nothing needs a change "
+            "(docs/queueing/configuration.md)",
+        )
+    if not broken and not lacking:
         number = len(seen.quotas.items)
         counted = f"{count(number, 'quota')}, and no part of a spec is ignored"
         yield ok(check, counted if number else "there is no quota")

@@ -169,6 +169,10 @@ class Admissions:
         """Return the queue; read-only."""
         return self._queue
 
+    def cluster(self) -> Cluster:
+        """Return the cluster as the ledger knows it now; it must not be changed."""
+        return self._ledger.cluster
+
     def now(self) -> float:
         """Return the queue's time, which never goes back."""
         self._now = max(self._now, self._clock())

@@ -58,3 +58,21 @@ async def test_a_quota_that_was_edited_during_the_write_is_written_later(world, 
     show(world, server)
     await reporter.report()
     assert server.objects[QUOTA]["status"]["nominal"] == "2"
+
+
+async def test_a_quota_that_the_cluster_cannot_meet_gets_a_condition_once(world, server, reporter):
+    spec = {"gpus": [{"model": "H1000", "nominal": 1}]}
+    world.quotas.quotas.upsert(
+        msgspec.convert(server.put(QUOTA, server.objects[QUOTA] | {"spec": spec}), GpuQuota)
+    )
+    world.decide()
+    await reporter.report()
+    (condition,) = server.objects[QUOTA]["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("CapacityMissing", "True")
+    assert condition["observedGeneration"] == 3
+    assert "conditions" not in server.objects[COHORT]["status"]
+    writes = list(server.writes)
+    show(world, server)
+    world.now += 60
+    await reporter.report()
+    assert server.writes == writes
