@@ -99,11 +99,12 @@ def gpus_text(milli: float, key: ModelKey = ANY) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a time such as «35 min»; it is rounded up, so that it is never too early."""
+    """Return a time such as «35 min»; it is rounded down: so long it has been, or may be."""
     for unit, length in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
         if seconds >= 2 * length:
-            return f"{-int(-seconds // length)} {unit}"
-    return f"{-int(-seconds // 10) * 10} s" if seconds > 0 else "0 s"
+            return f"{int(seconds // length)} {unit}"
+    whole = max(int(seconds), 0)
+    return f"{whole // 10 * 10 or whole} s"
 
 
 def name_of(job: Job, *, to: Job) -> str:
@@ -160,7 +161,7 @@ def preempting(victims: int, waited: float | None = None) -> str:
     `waited` None: the cause without the time.
     """
     jobs, end = ("1 job", "it has") if victims == 1 else (f"{victims} jobs", "they have")
-    since = "" if waited is None else f" (for {duration_text(waited)})"
+    since = "" if waited is None else f" ({duration_text(waited)} so far)"
     return f"preempting {jobs}{since}; starts when {end} terminated"
 
 

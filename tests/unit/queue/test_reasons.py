@@ -151,7 +151,7 @@ TEXTS = [
         WaitReason.RESERVED,
         (
             "blocked by the reservation of first, which has waited for 100 s; a job that ends "
-            "within 4 min by its deadline can be backfilled; "
+            "within 3 min by its deadline can be backfilled; "
             f"{AFTER_ENDLESS}"
         ),
     ),
@@ -160,19 +160,19 @@ TEXTS = [
         WaitReason.RESERVED,
         (
             "blocked by the reservation of a job of another namespace, which has waited for 100 s; "
-            "a job that ends within 4 min by its deadline can be backfilled; "
+            "a job that ends within 3 min by its deadline can be backfilled; "
             f"{AFTER_ENDLESS}"
         ),
     ),
     (
         waits_for_victims,
         WaitReason.PREEMPTION_PENDING,
-        "preempting 2 jobs (for 40 s); starts when they have terminated",
+        "preempting 2 jobs (30 s so far); starts when they have terminated",
     ),
     (
         waits_for_one_victim,
         WaitReason.PREEMPTION_PENDING,
-        "preempting 1 job (for 10 s); starts when it has terminated",
+        "preempting 1 job (2 s so far); starts when it has terminated",
     ),
     (
         may_borrow_no_more,
