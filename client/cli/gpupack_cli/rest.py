@@ -53,15 +53,19 @@ class Rest:
     Args:
         client: has the address and the credentials.
         uses_certificate: a client certificate identifies the caller.
+        is_named: the user has named the address.
     """
 
-    def __init__(self, client: httpx.AsyncClient, *, uses_certificate: bool = False) -> None:
+    def __init__(
+        self, client: httpx.AsyncClient, *, uses_certificate: bool = False, is_named: bool = False
+    ) -> None:
         self._client, self.uses_certificate = client, uses_certificate
+        self._address_hint = ADDRESS_HINT if is_named else ""
 
     async def get(self, path: str, kind: type[T], **query: Any) -> T:
         """Send GET and return the decoded answer; raises CliError."""
         params = {name: value for name, value in query.items() if value not in ("", None)}
-        return decode_answer((await self._send("GET", path, params=params))[0], kind, path)
+        return self._decode((await self._send("GET", path, params=params))[0], kind, path)
 
     async def get_bytes(self, path: str) -> bytes:
         """Send GET and return the body unchanged; raises CliError."""
@@ -78,7 +82,7 @@ class Rest:
 
     async def post(self, path: str, body: Any, kind: type[T]) -> T:
         """Send a document; raises CliError."""
-        return decode_answer((await self._send("POST", path, json=body))[0], kind, path)
+        return self._decode((await self._send("POST", path, json=body))[0], kind, path)
 
     async def _send(self, method: str, path: str, **given: Any) -> tuple[bytes, httpx.Response]:
         """Send until there is an answer, as long as the server requests it; raises CliError."""
@@ -110,7 +114,8 @@ class Rest:
                 f"{str(error) or type(error).__name__}{self._fix(error)}"
             ) from error
         if response.status_code >= 400:  # noqa: PLR2004 - where HTTP's errors begin
-            refusal = refusal_error(response.status_code, b"".join(parts), path)
+            body = b"".join(parts)
+            refusal = refusal_error(response.status_code, body, path, hint=self._address_hint)
             header = response.headers.get("Retry-After", "")
             if response.status_code in RETRYABLE and header.isdecimal():
                 raise _RetryLater(refusal, float(header))
@@ -124,9 +129,13 @@ class Rest:
                 "; check your client certificate: it must be of this cluster and must not have "
                 "expired; GPUPACK_TOKEN has precedence over it"
             )
-        return _certificate_hint(error)
+        return _certificate_hint(error) or self._address_hint
+
+    def _decode(self, data: bytes, kind: type[T], path: str) -> T:
+        return decode_answer(data, kind, path, hint=self._address_hint)
 
 
+ADDRESS_HINT: Final = "; check that --server or GPUPACK_SERVER is the address of gpupack-api"
 _CONNECTION_CLOSED: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
@@ -143,8 +152,8 @@ def _certificate_hint(error: BaseException) -> str:
     )
 
 
-def decode_answer(data: bytes, kind: type[T], path: str) -> T:
-    """Decode an answer.
+def decode_answer(data: bytes, kind: type[T], path: str, *, hint: str = "") -> T:
+    """Decode an answer; `hint` is added to the error.
 
     Raises:
         RestUnavailable: it is not of this API, or of another version.
@@ -154,12 +163,12 @@ def decode_answer(data: bytes, kind: type[T], path: str) -> T:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise errors.RestUnavailable(
             f"the answer to {path} cannot be read: {error}; use the same version of gpupack-api "
-            "and of this command"
+            f"and of this command{hint}"
         ) from error
 
 
-def refusal_error(status: int, body: bytes, path: str) -> errors.CliError:
-    """Return a refusal in the form for users."""
+def refusal_error(status: int, body: bytes, path: str, *, hint: str = "") -> errors.CliError:
+    """Return a refusal in the form for users; `hint` is added where no gpupack-api may answer."""
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except (msgspec.MsgspecError, RecursionError):
@@ -182,7 +191,7 @@ def refusal_error(status: int, body: bytes, path: str) -> errors.CliError:
             return errors.ObjectNotFound(detail)
         case 404 | 405:
             return errors.RestUnavailable(
-                f"this gpupack-api has no call {path}; upgrade it, or use an older gpupack"
+                f"this gpupack-api has no call {path}; upgrade it, or use an older gpupack{hint}"
             )
         case _:
             return errors.RestUnavailable(f"the REST API cannot answer {path} now: {detail}")

@@ -75,7 +75,11 @@ async def connect(session: Session, api: Api) -> AsyncGenerator[Rest]:
         if shows:
             _load_certificate(context, presented)
         client = _client(session, address, context, FixedToken(own) if own else CallerToken(api))
-        yield Rest(await stack.enter_async_context(client), uses_certificate=shows)
+        yield Rest(
+            await stack.enter_async_context(client),
+            uses_certificate=shows,
+            is_named=bool(session.server),
+        )
 
 
 async def _address(
@@ -98,7 +102,8 @@ def _client(
 ) -> httpx.AsyncClient:
     if not address.startswith("https://"):
         raise ConfigurationInvalid(
-            f"the server {address!r} is not an https address; write https://HOST:PORT"
+            f"the server {address!r} is not an https address; write https://HOST:PORT in "
+            "--server or GPUPACK_SERVER"
         )
     try:
         return httpx.AsyncClient(

@@ -11,9 +11,13 @@ import click
 
 from gpupack_crds.names import MAX_JOB_NAME
 
-_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+MAX_NAME: Final = 253
+MAX_NAMESPACE: Final = 63
+"""Maximum characters of names of objects, and of namespaces, in Kubernetes."""
+
+_NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 _NEW_JOB: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def name(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
@@ -35,23 +39,33 @@ def name_or_empty(_context: click.Context, _option: click.Parameter, value: str)
 
 def new_job_or_empty(_context: click.Context, _option: click.Parameter, value: str) -> str:
     """Return a name that the CRD accepts for a new GPUJob; empty: none is given."""
-    if not value or (_NEW_JOB.fullmatch(value) and len(value) <= MAX_JOB_NAME):
+    _require_length(value, MAX_JOB_NAME)
+    if not value or _NEW_JOB.fullmatch(value):
         return value
     raise click.BadParameter(
-        f"{value[:63]!r} is not a valid name; write at most {MAX_JOB_NAME} lower-case letters, "
-        "digits and hyphens, beginning with a letter and ending with a letter or digit"
+        f"{value[:63]!r} is not a valid name; write lower-case letters, digits and hyphens, "
+        "beginning with a letter and ending with a letter or digit"
     )
 
 
 def namespace_or_empty(_context: click.Context, _option: click.Parameter, value: str) -> str:
     """Return a namespace, without dots and with at most 63 characters; empty: none is given."""
-    return value and _required(value, _LABEL)
+    return value and _required(value, _LABEL, MAX_NAMESPACE)
 
 
-def _required(value: str, form: re.Pattern[str]) -> str:
+def _required(value: str, form: re.Pattern[str], maximum: int = MAX_NAME) -> str:
+    _require_length(value, maximum)
     if form.fullmatch(value):
         return value
     fix = "write lower-case letters, digits and hyphens"
     if "/" in value:
         fix = "write only the name, and give the namespace of a job by -n"
     raise click.BadParameter(f"{value[:63]!r} is not a valid name; {fix}")
+
+
+def _require_length(value: str, maximum: int) -> None:
+    if len(value) > maximum:
+        raise click.BadParameter(
+            f"'{value[:32]}…' is too long: it has {len(value)} characters, and the maximum is "
+            f"{maximum}"
+        )

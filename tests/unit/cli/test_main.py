@@ -191,6 +191,15 @@ def test_a_job_name_with_a_namespace_is_refused_with_a_fix(capsys):
     assert "the namespace of a job by -n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "maximum"), [(["explain", "a" * 254], 253), (["jobs", "-n", "a" * 64], 63)]
+)
+def test_a_long_name_is_refused_with_the_maximum(arguments, maximum, capsys):
+    assert main.run_command(arguments) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"is too long: it has {maximum + 1} characters, and the maximum is {maximum}" in said
+
+
 def test_an_internal_error_is_one_line_with_its_exit_status(monkeypatch, capsys):
     def fail(**_):
         raise ZeroDivisionError("by\nzero")

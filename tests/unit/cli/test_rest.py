@@ -23,9 +23,10 @@ STATUS = {
 }
 
 
-def answering(respond):
+def answering(respond, **given):
     transport = httpx.MockTransport(respond)
-    return Rest(httpx.AsyncClient(transport=transport, base_url="https://api/api/v1/gpu/"))
+    client = httpx.AsyncClient(transport=transport, base_url="https://api/api/v1/gpu/")
+    return Rest(client, **given)
 
 
 async def test_unknown_fields_of_an_answer_are_ignored():
@@ -90,6 +91,22 @@ async def test_a_server_that_does_not_answer_is_named():
 
     with pytest.raises(errors.RestUnavailable, match="https://api/ does not answer"):
         await answering(respond).get("status", Status)
+
+
+@pytest.mark.parametrize(
+    "answer", [httpx.ConnectError("refused"), httpx.Response(404), httpx.Response(200, text="hi")]
+)
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_a_wrong_address_suggests_the_option_and_the_variable(answer, is_named):
+    def respond(request):
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    with pytest.raises(errors.RestUnavailable) as refused:
+        await answering(respond, is_named=is_named).get("cost", Status)
+    hint = "check that --server or GPUPACK_SERVER is the address of gpupack-api"
+    assert str(refused.value).endswith(hint) is is_named
 
 
 @pytest.mark.parametrize("shows", [True, False])

@@ -83,7 +83,7 @@ async def _show(session: Session, name: str, gpu: str, *, output: Output) -> Non
         return
     show_table(GPU_COLUMNS, (row.cells() for row in rows), output)
     if shown.held_by:
-        note(f"held by {shown.held_by}")
+        note(f"pods that hold GPUs of {name}: {shown.held_by}")
 
 
 async def _holders(session: Session, api: Api, node: str) -> defaultdict[str, list[str]] | None:
