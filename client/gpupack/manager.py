@@ -175,10 +175,11 @@ class GPUResourceManager:
 
         Raises:
             NothingHeld: this manager has no such allocation.
+            ConfigInvalid: it is not an allocation.
             Unsupported: the GPUs are of this machine.
             GpupackError: a field is wrong, or the cluster refuses it.
         """
-        (held,) = self._chosen(allocation)
+        held = self._find(allocation)
         workload = Workload(image, command, environment or {}, non_root)
         self.backend.run(held.allocation_id, workload)
 
@@ -193,7 +194,9 @@ class GPUResourceManager:
             GpupackError: it may still be held.
         """
         failed: GpupackError | None = None
-        for each in self._chosen(allocation):
+        with self._changing:
+            everything = list(self._allocations.values())
+        for each in everything if allocation is None else [self._find(allocation)]:
             try:
                 each.release()
             except GpupackError as error:
@@ -232,14 +235,16 @@ class GPUResourceManager:
         finally:
             self.backend.close()
 
-    def _chosen(self, allocation: Allocation | str | None) -> list[Allocation]:
+    def _find(self, allocation: Allocation | str) -> Allocation:
+        if not isinstance(allocation, Allocation | str):
+            raise ConfigInvalid(
+                f"allocation: {allocation!r}; give an allocation of this manager, or its ID"
+            )
+        name = allocation if isinstance(allocation, str) else allocation.allocation_id
         with self._changing:
-            if allocation is None:
-                return list(self._allocations.values())
-            name = allocation if isinstance(allocation, str) else allocation.allocation_id
             if name not in self._allocations:
                 raise NothingHeld(f"{name}: this manager holds no such allocation")
-            return [self._allocations[name]]
+            return self._allocations[name]
 
     def __enter__(self) -> Self:
         return self

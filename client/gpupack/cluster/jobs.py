@@ -12,6 +12,7 @@ from gpupack.job_views import Explanation, QueuePage, QueueRow, WrittenJob, sort
 PAGE_SIZE: Final = 5000
 POD: Final = "pod/"
 NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+MAX_NAME: Final = 253
 """Form of a name that may be part of a path."""
 
 
@@ -63,6 +64,8 @@ class ClusterJobs:
 
 
 def _checked(field: str, value: str) -> str:
+    if len(value) > MAX_NAME:
+        raise ConfigInvalid(f"{field}: {len(value)} characters; the maximum is {MAX_NAME}")
     if NAME.fullmatch(value):
         return value
     raise ConfigInvalid(

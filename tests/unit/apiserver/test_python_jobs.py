@@ -112,6 +112,11 @@ async def test_an_invalid_name_is_refused_before_a_request(jobs, name):
         await jobs.suspend(name)
 
 
+async def test_a_long_name_is_refused_with_the_maximum(jobs):
+    with pytest.raises(ConfigInvalid, match="name: 254 characters; the maximum is 253"):
+        await jobs.suspend("a" * 254)
+
+
 async def test_a_missing_namespace_is_reported(served):
     environ = {name: value for name, value in served.items() if name != "GPUPACK_NAMESPACE"}
     with open_manager(environ=environ) as manager:

@@ -66,6 +66,14 @@ def test_this_machine_refuses_to_run_a_workload(machine):
         machine.run_on("another", ["torchrun"], image="train:1")
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_workload_needs_an_allocation(machine, number):
+    for _ in range(number):
+        machine.allocate_gpu_resources(TrainingGPUConfig())
+    with pytest.raises(ConfigInvalid, match="allocation: None; give an allocation of this manager"):
+        machine.run_on(None, ["torchrun"], image="train:1")
+
+
 def test_available_nodes_have_a_free_gpu_of_the_model_and_memory(machine):
     (node,) = machine.get_available_gpu_nodes("H100", 80)
     assert (node.available_gpus, node.gpu_type, node.simulated) == (8, "H100", True)
