@@ -70,5 +70,15 @@ def read_result(termination_message: str) -> Result | None:
     except (msgspec.MsgspecError, RecursionError) as error:
         shown = termination_message[:SHOWN_CHARACTERS]
         raise ResultUnreadable(
-            f"termination message {shown!r} is not a result of schema {SCHEMA}: {error}"
+            f"termination message {shown!r} is not a result of schema {SCHEMA}: {_in_words(error)}"
         ) from error
+
+
+def _in_words(error: Exception) -> str:
+    """Return what is wrong with a message, without the parser's own form."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if not isinstance(error, msgspec.ValidationError):
+        return "it is not valid JSON; write one JSON object, or nothing"
+    what, _, field = str(error).replace("`", "").partition(" - at $")
+    return f"{field.removeprefix('.')}: {what}" if field else what

@@ -50,3 +50,18 @@ def test_a_figure_may_be_whatever_number_the_api_server_takes(number):
 def test_any_other_message_is_unreadable_and_quoted(message):
     with pytest.raises(ResultUnreadable, match=r"gpupack\.dev/result/v1"):
         read_result(message)
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ("Segmentation fault", "it is not valid JSON; write one JSON object, or nothing"),
+        ("{}", "Object missing required field schema"),
+        ('{"schema":"gpupack.dev/result/v1","headline":1}', "headline: Expected str, got int"),
+        ('{"x":' + "[" * 4000, "it is nested too deeply"),
+    ],
+)
+def test_the_error_says_in_words_what_is_wrong(message, says):
+    with pytest.raises(ResultUnreadable) as refused:
+        read_result(message)
+    assert str(refused.value).endswith(f"gpupack.dev/result/v1: {says}")
