@@ -103,7 +103,8 @@ class QueueRow(JobView, frozen=True, kw_only=True):
     Attributes:
         kind: its kind.
         position: position among all jobs and standalone pods that wait in the cluster, in the order
-            in which they are admitted; the first is 1; null: it is not in the queue.
+            in which they are admitted; the first is 1; null: it is not in the queue now, as while
+            the pods of its last attempt terminate, or where `message` says what prevents it.
     """
 
     kind: Kind = "GPUJob"

@@ -94,3 +94,12 @@ async def test_a_bound_pod_is_explained_by_its_place(call, busy):
     ((gpu, percent),) = [(each["uuid"], each["percent"]) for each in told["holds"]]
     assert (gpu, percent) == (uuid("a", 0), 30)
     assert (await call("pods/team/notebook-2/explain", user="other")).status == 403
+
+
+async def test_a_job_has_no_position_until_the_pods_of_its_last_attempt_have_terminated(call, job):
+    job("train", reason="WorkersTerminating", attempt=1)
+    (row,) = (await call("queue")).body["waiting"]
+    assert (row["reason"], row["position"]) == ("WorkersTerminating", None)
+    job("train", reason="TooFewFreeGpus", attempt=1)
+    (row,) = (await call("queue")).body["waiting"]
+    assert row["position"] == 1
