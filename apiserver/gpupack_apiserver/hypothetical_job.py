@@ -33,6 +33,15 @@ class _Templated(objects.View, frozen=True):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class CheckedJob:
+    """A job that the API server accepts: its name, its spec, and its pods' spec as written."""
+
+    name: str
+    spec: GpuJobSpec
+    pod_spec: msgspec.Raw
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class NotQueued:
     """The reason why a job would not enter the queue; `permanent`: it would fail."""
 
@@ -41,7 +50,7 @@ class NotQueued:
     permanent: bool = False
 
 
-def parse_checked_job(spec: Json) -> JudgedJob:
+def parse_checked_job(spec: Json) -> CheckedJob:
     """Return a job that the caller has checked; the API server does not confirm it here.
 
     It is used only for an answer. Types, the schema's limits and the number of GPUs are checked,
@@ -50,29 +59,38 @@ def parse_checked_job(spec: Json) -> JudgedJob:
     Raises:
         CallInvalid: it is not a spec of a GPUJob.
     """
-    job = JudgedJob(spec=msgspec.Raw(msgspec.json.encode(spec)))
     try:
-        found = msgspec.json.decode(job.spec, type=GpuJobSpec)
+        job = _decode(PREFIX, msgspec.json.encode(spec))
     except (msgspec.MsgspecError, RecursionError) as error:
         raise CallInvalid("job", "", f"send the spec that the dry run returned: {error}") from error
-    if (found.gpus is None) == (found.share is None):
+    if (job.spec.gpus is None) == (job.spec.share is None):
         raise CallInvalid("job", "", "set exactly one of gpus and share")
-    if found.workers * (found.gpus or 1) > MAX_GPUS:
+    if job.spec.workers * (job.spec.gpus or 1) > MAX_GPUS:
         raise CallInvalid(
             "job", "", f"a job can have at most {MAX_GPUS} GPUs in all (workers x gpus)"
         )
     return job
 
 
-def _read(job: JudgedJob) -> GpuJobSpec:
+def parse_judged_job(job: JudgedJob) -> CheckedJob:
+    """Return the job of the API server's answer.
+
+    Raises:
+        KubeError: the API server accepts a spec that this release cannot read.
+    """
     try:
-        return msgspec.json.decode(job.spec, type=GpuJobSpec)
+        return _decode(job.metadata.name or PREFIX, job.spec)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise KubeError(f"the API server accepts a spec that is not readable: {error}") from error
 
 
+def _decode(name: str, spec: bytes | msgspec.Raw) -> CheckedJob:
+    template = msgspec.json.decode(spec, type=_Templated).template or _Template()
+    return CheckedJob(name, msgspec.json.decode(spec, type=GpuJobSpec), template.spec)
+
+
 def build_request(
-    job: JudgedJob,
+    job: CheckedJob,
     *,
     namespace: str,
     policy: str,
@@ -83,32 +101,27 @@ def build_request(
     """Return the job's request, as the operator would send it.
 
     Args:
-        job: the API server's answer.
+        job: the job.
         namespace: namespace of the job.
         policy: policy in place of the job's own; empty: the job's own.
         priority_of: returns the priority by number or class.
         observed: resources of other device plugins.
         now: seconds since the epoch.
-
-    Raises:
-        KubeError: the API server accepts a spec that this release cannot read.
     """
-    spec = _read(job)
+    spec = job.spec
     priority = priority_of(spec)
     if spec.suspend:
         return NotQueued("Suspended", "spec.suspend is true")
     if isinstance(priority, PriorityProblem):
         return NotQueued(priority.reason, priority.message)
-    template = msgspec.json.decode(job.spec, type=_Templated).template or _Template()
-    if len(bytes(template.spec)) > MAX_BYTES:
+    if len(bytes(job.pod_spec)) > MAX_BYTES:
         return NotQueued("InvalidTemplate", f"spec.template has more than {MAX_BYTES} bytes")
     try:
-        gang = gang_request.gang(spec, template.spec, observed, namespace=namespace)
+        gang = gang_request.gang(spec, job.pod_spec, observed, namespace=namespace)
     except RequestInvalid as error:
         return NotQueued("InvalidTemplate", str(error), permanent=True)
-    name = job.metadata.name or PREFIX
     return GangRequest(
-        attempt=AttemptKey(namespace=namespace, job=name, job_uid=PREFIX + name, number=1),
+        attempt=AttemptKey(namespace=namespace, job=job.name, job_uid=PREFIX + job.name, number=1),
         gang=gang,
         policy=policy or spec.policy,
         priority=priority,

@@ -15,12 +15,18 @@ from litestar.params import Body
 
 from gpupack_apiserver import problems
 from gpupack_apiserver.errors import CallInvalid, TokenNeeded
-from gpupack_apiserver.hypothetical_job import NotQueued, build_request, parse_checked_job
+from gpupack_apiserver.hypothetical_job import (
+    CheckedJob,
+    NotQueued,
+    build_request,
+    parse_checked_job,
+    parse_judged_job,
+)
 from gpupack_apiserver.job_views import held_device
 from gpupack_apiserver.routes.others import estimated_wait_seconds, named_and_hidden, would_help
 from gpupack_apiserver.routes.parts import Call, Parts, authorization_of, parts_of
 from gpupack_apiserver.start_view import start_view
-from gpupack_crds.dry_run import JudgedJob, judged
+from gpupack_crds.dry_run import judged
 from gpupack_crds.gpujob import PolicyName
 from gpupack_crds.gpuquota import GpuQuotaSpec
 from gpupack_httpserver.user import User
@@ -115,7 +121,7 @@ async def what_if(request: Call, state: State, data: WhatIfBody) -> Outcome:
     return await _outcome(parts, user, job_request, await _answer(parts, user, job_request, data))
 
 
-async def _check_job(parts: Parts, request: Call, user: User, question: WhatIf) -> JudgedJob:
+async def _check_job(parts: Parts, request: Call, user: User, question: WhatIf) -> CheckedJob:
     """Return the job as the API server would store it.
 
     Raises:
@@ -134,7 +140,8 @@ async def _check_job(parts: Parts, request: Call, user: User, question: WhatIf) 
             "does"
         )
     await _require_visible(parts, user, question)
-    return await judged(parts.api.on_behalf(token), question.job, namespace=question.namespace)
+    api = parts.api.on_behalf(token)
+    return parse_judged_job(await judged(api, question.job, namespace=question.namespace))
 
 
 async def _require_visible(parts: Parts, user: User, question: WhatIf) -> None:
