@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The dashboard's queries as Grafana sends them, with all namespaces chosen."""
 
-import panels
+import json
+import pathlib
 
-import dashboard
-
+DASHBOARD = pathlib.Path(__file__).parents[2] / "charts/gpupack/files/monitoring/dashboard.json"
+QUERIES = [
+    (panel["title"], target["expr"])
+    for panel in json.loads(DASHBOARD.read_text())["panels"]
+    for target in panel.get("targets", ())
+]
+"""Each panel's title with one of its expressions."""
 OF_A_DRIVER = (
     "DCGM_",
     "gpupack_agent_gpu_throttled",
@@ -17,7 +23,7 @@ OF_A_DRIVER = (
 
 def queries(*, of_a_driver):
     """Those that a driver's figures answer, or all others."""
-    sent = {expr.replace("$namespace", ".*") for _, expr in panels.iterate_queries(dashboard.ROWS)}
+    sent = {expr.replace("$namespace", ".*") for _, expr in QUERIES}
     return {expr for expr in sent if any(word in expr for word in OF_A_DRIVER) == of_a_driver}
 
 

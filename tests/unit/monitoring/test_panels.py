@@ -5,18 +5,16 @@ import json
 import pathlib
 import re
 
-import panels
+import dashboard_queries
 import pytest
 import yaml
-
-import dashboard
 
 ROOT = pathlib.Path(__file__).parents[3]
 RULES = ROOT / "charts/gpupack/files/monitoring/rules.yaml"
 EXPORTED = ROOT / "tests/unit/agent/recordings/dcgm_exporter.prom"
 SELECTOR = re.compile(r"\b((?:gpupack[_:]|DCGM_)[A-Za-z0-9_:]+|up)\b(\{[^}]*\})?")
 MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
-QUERIES = [expr.replace("$namespace", ".*") for _, expr in panels.iterate_queries(dashboard.ROWS)]
+QUERIES = [expr.replace("$namespace", ".*") for _, expr in dashboard_queries.QUERIES]
 LOOK = "30m"
 OURS = {"job": "gpupack-agent", "node": "n1", "instance": "10.0.0.1:9443"}
 
