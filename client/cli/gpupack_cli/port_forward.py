@@ -1,28 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kubectl process that forwards a free loopback port to a Service."""
+"""A forwarded loopback port for as long as a command needs it, and kubectl's errors with a fix."""
 
 import asyncio
 import contextlib
-import os
 import shutil
-import signal
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
-from typing import Final
 
-from gpupack.cluster.port_forward_command import (
-    HTTPS_PORT,
-    forwarded_port,
-    lacks_port,
-    run_while_input_open,
-)
+from gpupack.cluster.port_forward import HTTPS_PORT, START_SECONDS, NotForwarded, PortForward
 from gpupack_cli.errors import CliError, RestUnavailable, Unauthenticated
 from gpupack_cli.session import Session
 from gpupack_cli.text import plain
-
-START_SECONDS: Final = 15.0
-END_SECONDS: Final = 5.0
-MAX_ERROR_BYTES: Final = 1 << 16
 
 
 @contextlib.asynccontextmanager
@@ -35,56 +22,39 @@ async def port_forward(
         RestUnavailable: there is no kubectl, or it failed.
         Unauthenticated: the Service exists and does not have this port.
     """
-    target = service if "/" in service else f"service/{service}"
     kubectl = shutil.which("kubectl", path=session.environ.get("PATH"))
     if kubectl is None:
         raise RestUnavailable(
             "the REST API is reached through kubectl, which is not on PATH; install it, or give "
             "the API's address by --server"
         )
-    process = await asyncio.create_subprocess_exec(
-        *run_while_input_open(
-            kubectl,
-            *(f"--context={session.context}" for _ in [0] if session.context),
-            f"--namespace={namespace}",
-            "port-forward",
-            target,
-            f":{service_port}",
-        ),
-        stdin=PIPE,
-        stdout=PIPE,
-        stderr=PIPE,
-        env=session.variables,
-        # The whole group is ended, only by this process.
-        process_group=0,
+    context = [f"--context={session.context}"] if session.context else []
+    target = service if "/" in service else f"service/{service}"
+    forwarding = PortForward(
+        kubectl, session.variables, target, service_port, *context, f"--namespace={namespace}"
     )
     try:
-        yield await _port(process, service)
+        yield await _port(forwarding, service)
     finally:
-        await _end(process)
+        await asyncio.to_thread(forwarding.close)
 
 
-async def _port(process: Process, service: str) -> int:
-    assert process.stdout is not None  # noqa: S101 - it is a pipe
+async def _port(forwarding: PortForward, service: str) -> int:
     try:
         async with asyncio.timeout(START_SECONDS):
-            line = await process.stdout.readline()
+            return await asyncio.wrap_future(forwarding.port)
     except TimeoutError as error:
         raise RestUnavailable(
             f"kubectl did not forward a port to service/{service} within {START_SECONDS:g} s"
         ) from error
-    port = forwarded_port(line.decode(errors="replace"))
-    if port is not None:
-        return port
-    raise await _failure(process, service)
+    except NotForwarded as error:
+        raise _failure(error, service) from error
 
 
-async def _failure(process: Process, service: str) -> CliError:
-    assert process.stderr is not None  # noqa: S101 - it is a pipe
-    lines = (await process.stderr.read(MAX_ERROR_BYTES)).decode(errors="replace").splitlines()
+def _failure(error: NotForwarded, service: str) -> CliError:
     # Before it gives up, kubectl logs each failed call.
-    said = plain(next((line for line in reversed(lines) if line.strip()), ""))
-    if lacks_port(said):
+    said = plain(str(error).rpartition("\n")[2])
+    if error.lacks_port:
         return Unauthenticated(
             "the REST API accepts no client certificates, and the kubeconfig has no token; set "
             "GPUPACK_TOKEN to what `kubectl create token ACCOUNT` prints, or enable client "
@@ -103,15 +73,3 @@ async def _failure(process: Process, service: str) -> CliError:
     return RestUnavailable(
         f"kubectl cannot forward a port to service/{service}: {said or 'it printed no error'}"
     )
-
-
-async def _end(process: Process) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        try:
-            async with asyncio.timeout(END_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()

@@ -21,7 +21,7 @@ from typing import Final
 
 import httpx
 
-from gpupack.cluster.port_forward_command import CERTIFICATES_PORT, HTTPS_PORT
+from gpupack.cluster.port_forward import CERTIFICATES_PORT, HTTPS_PORT
 from gpupack.cluster.release import SERVICE, Release
 from gpupack_cli.caller import CallerToken, FixedToken, require_no_impersonation
 from gpupack_cli.errors import ConfigurationInvalid, RestUnavailable

@@ -15,8 +15,8 @@ from gpupack.cluster.endpoint import (
     require_private,
     trusted_by,
 )
-from gpupack.cluster.port_forward import through_kubectl
 from gpupack.cluster.release_in_pod import release_in_pod
+from gpupack.cluster.through_kubectl import through_kubectl
 from gpupack.config import SYSTEM_NAMESPACE_FIELD, ClusterConfig
 from gpupack.errors import ServerNotFound
 

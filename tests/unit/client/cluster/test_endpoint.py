@@ -12,6 +12,7 @@ import time
 
 import pytest
 from client_ca import ClientCa
+from harness import wait_for
 from processes import environment, is_alive
 from self_signed import self_signed
 
@@ -20,7 +21,7 @@ from gpupack.cluster import endpoint
 from gpupack.cluster.caller import caller_of
 from gpupack.cluster.endpoint import require_private, trusted_by
 from gpupack.cluster.opening import open_cluster
-from gpupack.cluster.port_forward import PortForward, through_kubectl
+from gpupack.cluster.through_kubectl import ServiceForward, through_kubectl
 from gpupack.config import ClusterConfig
 
 CA = ClientCa()
@@ -255,23 +256,26 @@ def test_kubectl_forwards_a_port_for_as_long_as_the_backend_is_open(kubectl, tmp
 
 def test_an_ended_port_forward_restarts_in_its_own_process_group(kubectl, tmp_path):
     environ = kubectl()
-    forwarding = PortForward(str(tmp_path / "kubectl"), environ, namespace="gpu-tools")
+    forwarding = ServiceForward(str(tmp_path / "kubectl"), environ, 443, namespace="gpu-tools")
+
+    def forwarded_by():
+        assert forwarding.address().startswith("https://localhost:")
+        return int((tmp_path / "started").read_text())
+
     try:
-        first = int((tmp_path / "started").read_text())
+        first = forwarded_by()
         assert os.getpgid(first) != os.getpgrp()
         os.kill(first, signal.SIGKILL)
-        forwarding._running.wait(30)
-        assert forwarding.address().startswith("https://localhost:")
-        assert int((tmp_path / "started").read_text()) != first
+        wait_for(lambda: forwarded_by() != first, seconds=30, what="another kubectl")
     finally:
         forwarding.close()
 
 
 HOLDS = """
 import os, sys, time
-from gpupack.cluster.port_forward import PortForward
+from gpupack.cluster.through_kubectl import ServiceForward
 
-forwarding = PortForward(sys.argv[1], os.environ, namespace="gpu-tools")
+forwarding = ServiceForward(sys.argv[1], os.environ, 443, namespace="gpu-tools")
 print("forwarded", flush=True)
 time.sleep(60)
 """
