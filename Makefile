@@ -297,7 +297,7 @@ traces:
 	@[ -n "$(TRACES)" ] || { echo "TRACES is not set; give the folder of the openb CSVs: make $(MAKECMDGOALS) TRACES=FOLDER" >&2; exit 2; }
 
 .PHONY: packing
-packing: traces venv ## Write the tables of docs/packing.md (takes hours); TRACES=FOLDER holds the openb CSVs
+packing: traces venv ## Write the tables of docs/packing.md (takes a night); TRACES=FOLDER holds the openb CSVs
 	@STEP_SHOW=1 $(STEP) packing $(PY) -B benchmarks/packing.py --traces $(TRACES) --write
 
 .PHONY: queueing

@@ -4,12 +4,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from importlib.util import find_spec
 from random import Random
 from typing import Any, Final, Protocol
 
-from gpupack_placement import WHOLE_GPU, Node, RequestMix, policy_named
-from gpupack_simulator.compiled.inputs import is_supported
+from gpupack_placement import WHOLE_GPU, Node, RequestMix
 from gpupack_simulator.engine.settings import Sampling, Settings
 from gpupack_simulator.engine.simulator import Simulator
 from gpupack_simulator.failures import draw_failures
@@ -31,11 +29,6 @@ MEASURED: Final = 10.0
 """Lifetimes of steady state that are measured."""
 SAMPLES: Final = 200
 """Number of samples of a run in steady state; means over time are exact for any number."""
-
-
-LONG: Final = 10_000
-"""Minimum number of jobs for machine code; fewer are run faster than numba loads."""
-
 EXACT: Final = 2000
 """Maximum number of jobs of a scenario that is sampled exactly. A larger one is sampled at
 intervals, without a record of which job held which GPU."""
@@ -97,7 +90,7 @@ class Filling:
             mix=mix_of(self.pods) if self.known_mix.knows(policy) else None,
             parameters={"demand": self.demand, "known_mix": str(self.known_mix), **self.parameters},
         )
-        return _run(self.nodes, jobs, policy, settings)
+        return Simulator(self.nodes, jobs, policy, settings).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +131,7 @@ class Departing:
             mix=mix_of(self.pods) if self.known_mix.knows(policy) else None,
             parameters={"load": self.load, "known_mix": str(self.known_mix), **self.parameters},
         )
-        return _run(self.nodes, jobs, policy, settings)
+        return Simulator(self.nodes, jobs, policy, settings).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,16 +216,6 @@ def _sampling_fields(experiment: Filling | Departing, seed: int) -> dict[str, bo
         "causes": experiment.pictures,
         "by_node": experiment.pictures and not seed,
     }
-
-
-def _run(nodes: tuple[Node, ...], jobs: list[Job], policy: str, settings: Settings) -> Run:
-    """Run in machine code if that is faster and supported, with the same result."""
-    pays = len(jobs) >= LONG and find_spec("numba") is not None
-    if not (pays and is_supported(nodes, jobs, policy_named(policy), settings)):
-        return Simulator(nodes, jobs, policy, settings).run()
-    from gpupack_simulator.compiled.replay import Replay  # noqa: PLC0415  (numba is optional)
-
-    return Replay(nodes, jobs, policy, settings).run()
 
 
 def capacity(nodes: tuple[Node, ...]) -> int:

@@ -52,11 +52,6 @@ class DemandLearner:
         """Tell whether enough requests arrived since the last forecast to take a new one."""
         return self._seen >= self._due_at
 
-    @property
-    def due_in(self) -> int:
-        """Arrivals until the next forecast is due; 0 or less: it is due."""
-        return self._due_at - self._seen
-
     def take_forecast(self) -> DemandForecast:
         """Return the expected requests, and schedule the next forecast."""
         self._due_at = self._seen + min(

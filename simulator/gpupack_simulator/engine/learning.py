@@ -33,11 +33,6 @@ class Learning:
         if self._learner.due():
             self._inform()
 
-    @property
-    def due_in(self) -> int:
-        """Workers that arrive before the policy is informed."""
-        return self._learner.due_in
-
     def departed(self, job: Job) -> None:
         """Learn from the departure of a job."""
         for _ in range(job.workers):
