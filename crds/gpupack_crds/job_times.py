@@ -2,7 +2,13 @@
 """Times of a GPUJob that operator and scheduler must compute alike."""
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from gpupack_crds import names
+
+_MAX_TIME_CHARACTERS: Final = 40
+"""RFC 3339 with nanoseconds and an offset has 35."""
 
 
 def seconds_left(limit: float | None, used: float) -> float | None:
@@ -11,6 +17,22 @@ def seconds_left(limit: float | None, used: float) -> float | None:
     None: there is no deadline. Zero or less: it is used up.
     """
     return None if limit is None else limit - used
+
+
+def checkpointed_at(annotations: Mapping[str, str]) -> dt.datetime | None:
+    """Return when the work was last saved, from the annotation; None: it is missing or no time.
+
+    The chart's admission policy refuses a value that is no time. A cluster without the policy
+    ignores it.
+    """
+    text = annotations.get(names.CHECKPOINTED_AT_ANNOTATION, "")
+    if len(text) > _MAX_TIME_CHARACTERS:
+        return None
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
 
 
 def waits_since(moments: Iterable[dt.datetime | None]) -> dt.datetime | None:

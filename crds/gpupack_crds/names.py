@@ -42,6 +42,11 @@ PREEMPTION_ANNOTATION: Final = f"{GROUP}/preemption"
 """Annotation of a pending standalone pod: its victims, in the form of a GPUJob's status."""
 RECLAIM_ANNOTATION: Final = f"{GROUP}/reclaim-when-idle"
 """Annotation of a standalone pod: `true` allows its eviction when its GPUs are idle for long."""
+CHECKPOINTED_AT_ANNOTATION: Final = f"{GROUP}/checkpointed-at"
+"""Annotation of a GPUJob or a standalone pod: when it last saved its work, RFC 3339.
+
+Its author writes it. A preemption is taken to lose the work since then.
+"""
 RERUN_OF_ANNOTATION: Final = f"{GROUP}/rerun-of"
 """Annotation of a GPUJob that is a rerun: name of the job that had ended."""
 RERUN_INCOMPLETE_ANNOTATION: Final = f"{GROUP}/rerun-incomplete"

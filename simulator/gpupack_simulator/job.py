@@ -74,6 +74,8 @@ class Job:
     checkpoint: float = inf
     """Interval at which it saves its work; after a stop it continues from there. Infinity: it
     starts again from the beginning."""
+    reports_checkpoints: bool = False
+    """Whether it reports its checkpoints to the queue, as GPUJobs do by an annotation."""
     restart: float = 0.0
     """Pause when it starts again."""
     walltime: float | None = None

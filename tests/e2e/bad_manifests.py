@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 REMOVE = object()
+CHECKPOINT = "gpupack.dev/checkpointed-at"
 
 _GOOD: dict[str, Any] = {
     "apiVersion": "gpupack.dev/v1beta1",
@@ -69,6 +70,11 @@ def share(**fields: Any) -> dict[str, Any]:
 CONTAINERS = "spec.template.spec.containers"
 
 BAD = [
+    Bad(
+        "a checkpoint that is no time",
+        {"metadata.annotations": {CHECKPOINT: "yesterday"}},
+        'the annotation gpupack.dev/checkpointed-at is no time (it is "yesterday")',
+    ),
     Bad(
         "neither gpus nor share",
         {"spec.gpus": REMOVE},
@@ -464,6 +470,7 @@ BAD = [
 ]
 
 GOOD_TOO = [
+    Bad("a checkpoint", {"metadata.annotations": {CHECKPOINT: "2026-01-31T12:00:00.5+01:00"}}, ""),
     Bad("a share", share(), ""),
     Bad("a share that says how it is kept apart", share(isolation="cooperative"), ""),
     Bad("a share that is limited", share(isolation="limited"), ""),

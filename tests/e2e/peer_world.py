@@ -18,6 +18,7 @@ from harness import JOB_LABEL, Kube, StillWaiting, placed, pod_condition, wait_f
 from manifests import Manifest, on_node
 
 from gpupack_crds.gpujob_status import PREEMPTION_TEXTS
+from gpupack_crds.names import CHECKPOINTED_AT_ANNOTATION
 
 SECONDS = 60
 LASTS_SECONDS = 2
@@ -90,6 +91,11 @@ class World:
     def submit(self, tenant: str, workload: Manifest) -> None:
         """Submit it."""
         self._tenants[tenant].submit(workload)
+
+    def saves(self, tenant: str, job: str, when: str) -> None:
+        """Annotate a GPUJob with the time of its last checkpoint."""
+        annotation = f"{CHECKPOINTED_AT_ANNOTATION}={when}"
+        self._tenants[tenant].insist("annotate", "--overwrite", "gpujob", job, annotation)
 
     def cancel(self, tenant: str, job: str) -> None:
         """Delete a GPUJob."""

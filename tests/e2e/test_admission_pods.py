@@ -424,6 +424,7 @@ def test_the_largest_pods_are_judged_within_the_api_servers_budget(tenant):
     "policy",
     [
         "gpupack-agents",
+        "gpupack-checkpoints",
         "gpupack-devices",
         "gpupack-ephemeral-containers",
         "gpupack-host-annotations",

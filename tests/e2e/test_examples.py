@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manifests of examples/ that are no part of the demo run as they stand."""
 
+import datetime as dt
 import json
 
 import pytest
 import yaml
 from harness import DEVICES_ANNOTATION, ROOT
 from workload_jobs import RUN_SECONDS, run_example
+
+from gpupack_crds.job_times import checkpointed_at
 
 EXAMPLES = {path.stem: path for path in (ROOT / "examples").glob("*.yaml")}
 
@@ -77,6 +80,14 @@ def test_the_inference_example_becomes_available_and_scales(kube):
 def test_a_workload_of_one_worker_and_one_of_a_gang_succeed(kube, name):
     """The others are run by `make test-workloads`, which takes minutes."""
     assert run_example(kube, name) == []
+
+
+def test_the_checkpoint_example_reports_its_checkpoints(kube):
+    kube.submit(*documents("report-checkpoints"))
+    job = kube.wait_phase("report-checkpoints", "Succeeded", "Failed", seconds=RUN_SECONDS)
+    saved = checkpointed_at(job["metadata"]["annotations"])
+    began = dt.datetime.fromisoformat(job["status"]["attempts"][-1]["startedAt"])
+    assert (job["status"]["phase"], saved is not None and saved > began) == ("Succeeded", True)
 
 
 def test_a_burn_in_of_a_faulty_gpu_fails_with_the_cause_in_its_result(kube):

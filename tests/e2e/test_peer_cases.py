@@ -7,6 +7,9 @@ The tests are named after the reports, as those of the queue alone are
 eight GPUs.
 """
 
+import datetime as dt
+import time
+
 import pytest
 from peer_world import World
 
@@ -49,6 +52,19 @@ def test_kueue_10815_a_gang_reclaims_its_quota_where_its_clique_fits(world, job)
         runs={"slice": "n2 n2", "u1": "n1", "u3": "n1"},
         waits={"u2": NO_ROOM, "u4": NO_ROOM},
         stopped={"u2": NOMINAL, "u4": NOMINAL},
+    )
+
+
+def test_kueue_477_the_job_that_saved_its_work_last_is_the_victim(world, job):
+    """Without its checkpoint `new` would lose less."""
+    world.promise(a=8, b=8)
+    world.runs("b", job("old", 8), "n1")
+    time.sleep(2)
+    world.runs("b", job("new", 8), "n2")
+    world.saves("b", "old", dt.datetime.now(dt.UTC).isoformat())
+    world.submit("a", job("mine", 8))
+    world.comes_to(
+        runs={"new": "n2", "mine": "n1"}, waits={"old": NO_ROOM}, stopped={"old": NOMINAL}
     )
 
 

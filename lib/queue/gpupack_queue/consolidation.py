@@ -6,7 +6,7 @@
                             ─► which jobs could move, and where (compaction.py), for a part of that
 
     gained = the job's GPUs · (its estimated start - now; at most its duration and the horizon)
-    lost   = GPUs of each moved job · (restart + its work since its start, at most `checkpoint`)
+    lost   = GPUs of each moved job · (restart + its unsaved work, at most `checkpoint`)
 
 Consolidation happens only for jobs with a backfill reservation: the first that lack GPUs and have
 waited long enough.

@@ -93,12 +93,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """An admitted job; `charge`: what its GPUs count against quotas."""
+    """An admitted job.
+
+    `charge`: what its GPUs count against quotas. `checkpointed`: the time at which it last saved
+    its work, as far as is known; None: unknown.
+    """
 
     job: Job
     placements: Places
     started: float
     charge: Charge
+    checkpointed: float | None = None
 
     @property
     def latest_end(self) -> float:
@@ -111,6 +116,14 @@ class RunningJob:
         held = self.job.held_since
         return self.started if held is None else min(held, self.started)
 
+    @property
+    def unsaved_since(self) -> float:
+        """Return the time from which its work is lost at a preemption: a checkpoint, or its start.
+
+        A checkpoint of an earlier attempt saves nothing of this one.
+        """
+        return self.started if self.checkpointed is None else max(self.started, self.checkpointed)
+
     def loss(self, now: float) -> float:
         """Return the milli-GPU times seconds that it would lose if it were preempted now.
 
@@ -118,7 +131,7 @@ class RunningJob:
         """
         if self.job.extends is not None:
             return 0.0
-        return sum(self.charge.values()) * max(now - self.started, 0.0)
+        return sum(self.charge.values()) * max(now - self.unsaved_since, 0.0)
 
 
 def holder_name(job: JobId, worker: int) -> Holder:

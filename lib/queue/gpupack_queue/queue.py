@@ -178,7 +178,8 @@ class Queue:
         before = state.running.remove(job.id)
         if before is None:
             raise NotHeld(f"job {job.id} does not run")
-        running = RunningJob(job, places, before.started, state.quota.charge(cluster, places))
+        charge = state.quota.charge(cluster, places)
+        running = replace(before, job=job, placements=places, charge=charge)
         state.running.add(running)
         state.elastic.record_end(before.job, now)
         state.elastic.record_start(job, now)
@@ -206,6 +207,20 @@ class Queue:
         if since < before.latest_end < inf:
             found = replace(found, duration=before.latest_end - since)
         running.add(replace(before, job=found, started=since))
+
+    def record_checkpoint(self, job: JobId, at: float | None) -> None:
+        """Record when a running job last saved its work; None: unknown.
+
+        Only the choice of victims depends on it, so reservations remain valid.
+
+        Raises:
+            NotHeld: it does not run.
+        """
+        running = self._state.running
+        before = running.remove(job)
+        if before is None:
+            raise NotHeld(f"job {job} does not run")
+        running.add(replace(before, checkpointed=at))
 
     def end(self, job: JobId, cluster: Cluster, now: float) -> None:
         """Record that a running job has succeeded, failed, been preempted or vanished.

@@ -38,7 +38,8 @@ class Kind(NamedTuple):
 class Loss(NamedTuple):
     """The seconds of GPU time that a preempted job loses.
 
-    They count from the job's start, at most `max_work_seconds`. `added_seconds` are added to that.
+    They count from the job's last checkpoint or its start, at most `max_work_seconds`.
+    `added_seconds` are added to that.
     """
 
     max_work_seconds: float = inf
@@ -97,6 +98,7 @@ class RunningTable:
             kind=np.int32,
             milli=np.int64,
             started=np.float64,
+            unsaved=np.float64,
             since=np.float64,
             until=np.float64,
             estimate=np.float64,
@@ -139,6 +141,7 @@ class RunningTable:
             kind=kind,
             milli=sum(charge.values()),
             started=running.started,
+            unsaved=running.unsaved_since,
             since=running.protected_since,
             until=running.latest_end,
             estimate=inf if job.estimate is None else job.estimate,
@@ -236,7 +239,7 @@ class RunningTable:
     def _candidates_on(self, lines: NDArray[np.intp], now: float, loss: Loss) -> Candidates:
         jobs, parts = self._jobs.columns, self._parts.columns
         milli = jobs["milli"][lines]
-        had = np.clip(now - jobs["started"][lines], 0.0, loss.max_work_seconds)
+        had = np.clip(now - jobs["unsaved"][lines], 0.0, loss.max_work_seconds)
         lost = milli * (had + loss.added_seconds) * jobs["loses"][lines]
         ids = np.array([self._running[line].job.id for line in lines.tolist()], np.str_)
         order = np.lexsort((ids, milli, lost))

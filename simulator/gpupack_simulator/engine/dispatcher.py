@@ -17,6 +17,7 @@ from gpupack_placement import (
     why_not,
 )
 from gpupack_simulator.disciplines import Discipline, KnownDurations, discipline_named
+from gpupack_simulator.engine.checkpoints import ReportedCheckpoints
 from gpupack_simulator.engine.events import (
     Cancelled,
     Component,
@@ -69,6 +70,7 @@ class JobDispatcher:
         self._extras: dict[JobId, JobState] = {}
         """The entry of each extra worker of running elastic jobs."""
         self._since: dict[JobId, float] = {}
+        self._checkpoints = ReportedCheckpoints()
 
     def arrive(self, job: Job) -> None:
         """Submit the job to the queue, unless it would wait forever."""
@@ -107,6 +109,9 @@ class JobDispatcher:
         """Execute the queue's decisions until it makes no more at this instant."""
         if self.queue.idle:
             return
+        if isinstance(self.queue, q.Queue):
+            for job, at in self._checkpoints.until(self.now):
+                self.queue.record_checkpoint(job, at)
         while True:
             decisions = self.queue.cycle(self.cluster, self.now, self._plan)
             again = self._carry_out(decisions)
@@ -244,6 +249,7 @@ class JobDispatcher:
         entry.course = Progress(job, self.now, entry.pace) if is_elastic else None
         ends = self.now + lasts if entry.course is None else entry.course.ends
         self.events.add(ends, EventKind.END, Ended(job.id, entry.attempts))
+        self._checkpoints.start(entry, self.now)
 
     def _pace(self, placements: tuple[Placement, ...]) -> float:
         if not self._speeds:

@@ -34,10 +34,13 @@ A job with `minWorkers` is elastic: it starts with that many, and takes `duratio
 
 A `movable` job is moved for maintenance, and for other jobs by `consolidation` in `queue`. After a
 stop for any reason it continues from its last `checkpoint`, or from the start without one, and
-pauses for `restart` first. `maintenance` is that of a GPUNode: `gpus` (left out: all) get
-no new work from `at` to `until`. With `drain: Movable` movable jobs leave them; with `All` the
-others are stopped as well, at `stopAt` or at once. Nodes may come later (`joins`), and leave
-(`leaves`): jobs that run there then wait again.
+pauses for `restart` first. With `reportsCheckpoints` the queue knows its checkpoints, and counts
+only the work since the last one as lost when it chooses victims.
+
+`maintenance` is that of a GPUNode: `gpus` (left out: all) get no new work from `at` to `until`.
+With `drain: Movable` movable jobs leave them; with `All` the others are stopped as well, at
+`stopAt` or at once. Nodes may come later (`joins`), and leave (`leaves`): jobs that run there then
+wait again.
 
 Jobs name their `tenant`. Quotas count GPUs, "*" those of models that no quota names. A weight is 0,
 or 0.001 to 1000. A node has plenty of what its entry omits. `count` makes several nodes, NAME-0 and

@@ -100,6 +100,7 @@ class JobSpec(Struct, rename="camel", forbid_unknown_fields=True):
     preemptible: bool = True
     movable: bool = False
     checkpoint: Positive = inf
+    reports_checkpoints: bool = False
     restart: Time = 0.0
     count: Count = 1
 
@@ -173,6 +174,7 @@ def jobs_of(spec: JobSpec) -> Iterator[Job]:
             resize_pause=spec.resize_pause,
             movable=spec.movable,
             checkpoint=spec.checkpoint,
+            reports_checkpoints=spec.reports_checkpoints,
             restart=spec.restart,
             walltime=spec.walltime,
         )

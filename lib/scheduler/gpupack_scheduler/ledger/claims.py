@@ -122,6 +122,8 @@ class PodClaim:
     """True if the pod is being deleted."""
     begun: float | None = None
     """Time at which the kubelet accepted the pod, seconds since the epoch."""
+    checkpointed: float | None = None
+    """Time at which the pod last saved its work, by its annotation, seconds since the epoch."""
 
     @property
     def placement(self) -> Placement:

@@ -6,6 +6,7 @@ import datetime as dt
 from typing import Final
 
 from gpupack_crds.gang_memory import has_gang_memory
+from gpupack_crds.job_times import checkpointed_at
 from gpupack_crds.placement import WorkerPlacement, by_worker
 from gpupack_crds.worker_pods import WorkerPod, pods_of
 from gpupack_scheduler.ledger import claims
@@ -41,6 +42,7 @@ class ShownJob:
         runs: whether all workers that start together have started.
         held_since: time since which it has its GPUs, over its revisions; None: since the attempt
             began.
+        checkpointed_at: time at which it last saved its work, by its annotation; None: unknown.
     """
 
     attempt: AttemptKey
@@ -61,6 +63,7 @@ class ShownJob:
     has_gang_memory: bool = False
     runs: bool = False
     held_since: dt.datetime | None = None
+    checkpointed_at: dt.datetime | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -199,6 +202,7 @@ def _shown(job: PlacedJob, attempt: AttemptKey, pods: tuple[WorkerPod, ...]) -> 
         has_gang_memory=has_gang_memory(job.spec, pods),
         runs=job.status.phase == "Running",
         held_since=job.status.held_since,
+        checkpointed_at=checkpointed_at(job.metadata.annotations),
     )
 
 

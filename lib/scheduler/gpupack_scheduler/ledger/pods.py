@@ -23,6 +23,7 @@ from typing import Final
 
 from gpupack_crds import devices, names
 from gpupack_crds.errors import DevicesAnnotationInvalid
+from gpupack_crds.job_times import checkpointed_at
 from gpupack_kubeclient import objects
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.ledger import claims
@@ -225,6 +226,7 @@ class Pods:
             priority=pod_request.queue_priority(pod.spec, self._max_priority),
             created=_moment(pod.metadata.creation_timestamp) or 0.0,
             begun=_moment(pod.status.start_time),
+            checkpointed=_moment(checkpointed_at(pod.metadata.annotations)),
             leaves=pod.metadata.deletion_timestamp is not None,
         )
         if self._claims.pods.get(claim.uid) != claim:

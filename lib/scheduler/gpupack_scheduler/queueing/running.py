@@ -110,6 +110,7 @@ class RunningHolders:
         self._see_begun(seen.jobs, now)
         self._see_deadlines(seen.jobs, now)
         self._see_movable(seen.jobs, now)
+        self._see_checkpoints(seen.jobs, now)
         return tuple(ended)
 
     def _see_attempt(self, attempt: AttemptKey, now: float) -> bool:
@@ -243,6 +244,8 @@ class RunningHolders:
         else:
             found = holders.pod_job(job, pod, held[0].placement, evicts=self._evicts)
             self._start(found, held, now, since=began)
+        if isinstance(pod, PodClaim):
+            self._see_checkpoint(job, pod.checkpointed, now)
 
     def _see_nodes(self, nodes: Collection[NodeName], now: float) -> None:
         """Update jobs with device tokens on these nodes, whose GPUs are assumed again."""
@@ -264,6 +267,22 @@ class RunningHolders:
         running = self._queue.state.running.get(job)
         if running is not None and began is not None and min(began, now) != running.started:
             self._queue.correct_start(job, min(began, now))
+
+    def _see_checkpoints(self, uids: Collection[str], now: float) -> None:
+        """Use the time at which each GPUJob says that it saved its work."""
+        for uid in uids:
+            shown = self._ledger.jobs.shown(uid)
+            job = job_id(shown.attempt) if shown else None
+            if shown and job and self._attempts.get(job) == shown.attempt:
+                saved = shown.checkpointed_at
+                self._see_checkpoint(job, saved.timestamp() if saved else None, now)
+
+    def _see_checkpoint(self, job: JobId, at: float | None, now: float) -> None:
+        """Record the checkpoint; one in the future counts as now."""
+        running = self._queue.state.running.get(job)
+        at = None if at is None else min(at, now)
+        if running is not None and at != running.checkpointed:
+            self._queue.record_checkpoint(job, at)
 
     def _see_deadlines(self, uids: Collection[str], now: float) -> None:
         for uid in uids:
