@@ -44,7 +44,7 @@ class GpuNodeWriter:
 
     def __init__(self, api: client.Api, report: Report, *, node: str) -> None:
         self._api = api
-        self._report = report
+        self.report = report
         self._node = node
         self._written_status = GpuNodeStatus()
         self._found = objects.ObjectMeta()
@@ -63,7 +63,7 @@ class GpuNodeWriter:
             KubeError: a call to the API server failed.
         """
         current = await self._read()
-        self._report.restore(current.status)
+        self.report.restore(current.status)
         await self._write(current)
 
     async def run(self) -> None:
@@ -73,28 +73,30 @@ class GpuNodeWriter:
             retry=tenacity.retry_if_exception_type(errors.KubeError),
             before_sleep=_log_retry,
         )
-        change = self._report.node.known_devices.next_change
+        change = self.report.node.known_devices.next_change
         await retrying(self.restore)
         self.written.set()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(COMPARE_SECONDS):
                     await change.wait()
-            change = self._report.node.known_devices.next_change
-            if self._is_due():
-                await retrying(self._refresh)
+            change = self.report.node.known_devices.next_change
+            if self.is_due():
+                await retrying(self.refresh)
 
-    def _is_due(self) -> bool:
+    def is_due(self) -> bool:
+        """Tell whether the GPUNode has to be written or compared again."""
         unchecked_seconds = time.monotonic() - self._checked_at
-        recheck_seconds = LAYOUT_SECONDS if self._report.layouts.may_change else RECHECK_SECONDS
+        recheck_seconds = LAYOUT_SECONDS if self.report.layouts.may_change else RECHECK_SECONDS
         if unchecked_seconds >= recheck_seconds:
             return True
-        wanted = self._report.status(self._written_status)
+        wanted = self.report.status(self._written_status)
         if unchecked_seconds < USAGE_SECONDS:
             wanted = msgspec.structs.replace(wanted, **usage_in(self._written_status))
         return wanted != self._written_status
 
-    async def _refresh(self) -> None:
+    async def refresh(self) -> None:
+        """Read the GPUNode, and write it if the report differs."""
         await self._write(await self._read())
 
     async def _read(self) -> GpuNode:
@@ -111,18 +113,18 @@ class GpuNodeWriter:
             owner = await node_reference(self._api, self._node)
             found, is_another = await self._api.create(GPUNODES, _new_body(self._node, owner)), True
         if is_another and self._checked_at > 0 and not went_with_node(self._found, found.metadata):
-            self._report.forget()
+            self.report.forget()
         self._found = found.metadata
         return found
 
     async def _write(self, current: GpuNode) -> None:
-        self._report.layouts.request(current.spec.mig_layouts)
+        self.report.layouts.request(current.spec.mig_layouts)
         recorded = msgspec.structs.replace(current.status, observed_at=None)
-        wanted = self._report.status(recorded)
+        wanted = self.report.status(recorded)
         if recorded != wanted:
             await self._replace(current, wanted)
         self._written_status, self._checked_at = wanted, time.monotonic()
-        self._report.layouts.record_announced(wanted.mig_gpus)
+        self.report.layouts.record_announced(wanted.mig_gpus)
 
     async def _replace(self, current: GpuNode, wanted: GpuNodeStatus) -> None:
         now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -42,14 +42,14 @@ class PluginServicer(service.DevicePluginServicer):
         self.streams = 0
         """Number of open ListAndWatch calls; 0: the kubelet does not know this plugin."""
         self._prepare = prepare
-        self._tokens: tuple[DeviceToken, ...] = ()
+        self.tokens: tuple[DeviceToken, ...] = ()
         self._changed = asyncio.Event()
 
     def publish(self, tokens: tuple[DeviceToken, ...]) -> None:
         """Send the device tokens to the kubelet, if they changed."""
-        if tokens == self._tokens:
+        if tokens == self.tokens:
             return
-        self._tokens = tokens
+        self.tokens = tokens
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -69,7 +69,7 @@ class PluginServicer(service.DevicePluginServicer):
         try:
             while True:
                 changed = self._changed
-                yield _list_response(self._tokens)
+                yield _list_response(self.tokens)
                 await changed.wait()
         finally:
             self.streams -= 1

@@ -82,14 +82,15 @@ class Audit:
         while True:
             await asyncio.sleep(AUDIT_SECONDS)
             try:
-                for watched in self._kinds():
-                    await self._check(watched)
+                for watched in self.kinds():
+                    await self.check(watched)
             except errors.KubeError as error:
                 log.warning("cannot audit the watches: %s", error)
             self._cache.forget_deleted()
             resync()
 
-    def _kinds(self) -> tuple[WatchedKind, ...]:
+    def kinds(self) -> tuple[WatchedKind, ...]:
+        """Return the watched kinds, GPUJobs first."""
         cache = self._cache
         return (
             WatchedKind(READABLE_GPUJOBS, "", lambda: _versions(cache.gpujobs), self._skipped),
@@ -97,7 +98,12 @@ class Audit:
             WatchedKind(PODS, names.JOB_LABEL, lambda: _versions(cache.pods)),
         )
 
-    async def _check(self, watched: WatchedKind) -> None:
+    async def check(self, watched: WatchedKind) -> None:
+        """Compare the index of one kind with the API server.
+
+        Raises:
+            WatchStale: its watch is dead.
+        """
         before = watched.indexed()
         there, unreadable = await self._list(watched)
         for uid in before.keys() - there.keys() - unreadable:

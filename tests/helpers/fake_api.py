@@ -96,7 +96,7 @@ class ApiServer:
         if "watch" in request.query:
             return await self._watch(request)
         if request.method == "GET":
-            return self._read(request.path, request.query.get("container"))
+            return self.read(request.path, request.query.get("container"))
         plural = request.path.split("/")[-1 if request.method == "POST" else -2]
         if plural in self.refuse and request.method in {"POST", "PATCH"}:
             return status(*self.refuse[plural])
@@ -130,7 +130,7 @@ class ApiServer:
             return status(400, "BadRequest", f"container {container} is waiting to start")
         return web.Response(text=f"2026-11-25T12:00:00.1Z {self.logs[path][container]}\n")
 
-    def _read(self, path, container):
+    def read(self, path, container):
         if container is not None:
             return self._log(path, container)
         if path in self.forbidden:

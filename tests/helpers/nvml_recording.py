@@ -83,7 +83,7 @@ class RecordedNvml:
     """
 
     def __init__(self, calls):
-        self._calls = calls
+        self.calls = calls
         self._turn = defaultdict(int)
         self._owners, self._samples = SamplesOwners(), {}
         self.faults = {}
@@ -108,7 +108,7 @@ class RecordedNvml:
         if name in OF_SAMPLES:
             return self._sample(name, *arguments)
         key = key_of(name, [self._owners.owner(each) or each for each in arguments])
-        answers = self._calls.get(key)
+        answers = self.calls.get(key)
         if not answers:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         turn = min(self._turn[key], len(answers) - 1)

@@ -48,12 +48,12 @@ class Watcher:
     async def watch(self, api: Api) -> None:
         """Follow all kinds for ever."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(_follow(api, PODS, self._pods, self._pod))
-            group.create_task(_follow(api, GPUJOBS, self._jobs, self._job))
+            group.create_task(_follow(api, PODS, self.on_pods, self.on_pod))
+            group.create_task(_follow(api, GPUJOBS, self.on_jobs, self.on_job))
             group.create_task(_follow(api, NODES, self._nodes, self._node))
             group.create_task(self._tick())
 
-    def _pods(self, listed: list[Any]) -> None:
+    def on_pods(self, listed: list[Any]) -> None:
         """Those that hold nothing any more go first: others may have their GPUs by now."""
         with self.lock:
             self.lists += 1
@@ -65,12 +65,12 @@ class Watcher:
             for pod in sorted(pods, key=lambda pod: bool(pod.holds)):
                 self.judge.pod(pod, time.time())
 
-    def _pod(self, kind: str, seen: Any) -> None:
+    def on_pod(self, kind: str, seen: Any) -> None:
         with self.lock:
             self.events += 1
             self.judge.pod(read_pod(seen), time.time(), gone=kind == "DELETED")
 
-    def _jobs(self, listed: list[Any]) -> None:
+    def on_jobs(self, listed: list[Any]) -> None:
         """Pass preemptors to the judge first: their victims are judged by them."""
         with self.lock:
             self.lists += 1
@@ -81,7 +81,7 @@ class Watcher:
             for job in [job for uid, job in self.judge.jobs.items() if uid not in uids]:
                 self.judge.job(job, time.time(), gone=True)
 
-    def _job(self, kind: str, seen: Any) -> None:
+    def on_job(self, kind: str, seen: Any) -> None:
         with self.lock:
             self.events += 1
             job = read_job(seen, self.priorities)

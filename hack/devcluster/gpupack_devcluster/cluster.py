@@ -197,7 +197,7 @@ class Cluster:
         network.take_down(self.settings.addresses, state)
         host.restore()
 
-    def _end_abandoned(self) -> None:
+    def end_abandoned(self) -> None:
         """End another cluster that was not stopped: its checkout is deleted, or none of it runs.
 
         The bridge outlives the processes where a container or a session ends with everything in it.
@@ -246,7 +246,7 @@ class Cluster:
     def _prepare_host(self) -> None:
         with phase("host and certificates"):
             self._paths.cluster.mkdir(parents=True, exist_ok=True)
-            self._end_abandoned()
+            self.end_abandoned()
             masquerade = self.settings.masquerade
             network.put_up(self.settings.addresses, self._paths.state, masquerade=masquerade)
             host.prepare(forward=masquerade)

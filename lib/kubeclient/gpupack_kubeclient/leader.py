@@ -52,7 +52,7 @@ class Election:
 
     async def acquire(self) -> None:
         """Wait until this candidate holds the Lease."""
-        while not await self._try():  # noqa: ASYNC110 - it asks the API server
+        while not await self.try_to_lead():  # noqa: ASYNC110 - it asks the API server
             await asyncio.sleep(self._duration / TRIES_PER_DURATION)
         log.info("%s holds the Lease %s", self._holder, self._name)
 
@@ -65,7 +65,7 @@ class Election:
         """
         while True:
             await asyncio.sleep(self._duration / TRIES_PER_DURATION)
-            if not await self._try() and not self._still_ours():
+            if not await self.try_to_lead() and not self.is_still_leader():
                 raise errors.LeaseLost(f"{self._holder} could not keep the Lease {self._name}")
 
     async def release(self) -> None:
@@ -77,7 +77,8 @@ class Election:
         except errors.KubeError as error:
             log.warning("cannot release the Lease %s: %s", self._name, error)
 
-    async def _try(self) -> bool:
+    async def try_to_lead(self) -> bool:
+        """Take or renew the Lease; return whether this candidate holds it."""
         started = self._clock()
         try:
             async with asyncio.timeout(self._patience()):
@@ -97,7 +98,7 @@ class Election:
         """Return the timeout of a request: one that hangs must not outlast the Lease."""
         return self._duration / TRIES_PER_DURATION
 
-    def _still_ours(self) -> bool:
+    def is_still_leader(self) -> bool:
         """Tell whether the Lease is still held; a fifth of the duration is reserved to stop."""
         spent = self._clock() - self._renewed_at
         return spent < self._duration * (TRIES_PER_DURATION - 1) / TRIES_PER_DURATION

@@ -63,7 +63,7 @@ async def writer(agents, build):
 
 @pytest.fixture
 def node(writer):
-    return writer._report.node
+    return writer.report.node
 
 
 LINGERS = {
@@ -138,7 +138,7 @@ async def test_measurements_of_other_components_stay_in_the_status(cluster, writ
     condition |= {"message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     cluster.server.objects[PATH]["status"]["conditions"] = [condition]
     node.known_devices.update(Findings(devices=(build.device(1),)))
-    await writer._refresh()
+    await writer.refresh()
     assert written(cluster)["conditions"] == [condition]
 
 
@@ -153,7 +153,7 @@ async def test_a_node_without_pod_cgroups_has_a_condition_until_there_are_some(
     assert "set kubelet.cgroupRoot" in condition["message"]
     (cgroups.root / "kubepods").mkdir()
     node.cgroups.state("uid-a")
-    await writer._refresh()
+    await writer.refresh()
     (condition,) = written(cluster)["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "PodCgroupsFound")
 
@@ -205,7 +205,7 @@ async def test_a_gpunode_that_was_deleted_and_created_again_clears_past_errors(
         "metadata": old["metadata"] | {"uid": "another"},
         "spec": {},
     }
-    await writer._refresh()
+    await writer.refresh()
     assert [each["uuid"] for each in written(cluster)["devices"]] == ["GPU-1"]
 
 
@@ -231,13 +231,13 @@ async def test_a_new_agent_keeps_reported_terminating_holders_until_it_knows_the
     cluster, agents, build, cgroups
 ):
     first = agents(build.device(0))
-    first._report.node.specs.write(build.record("a", build.share(0)), Injection(), simulated=True)
+    first.report.node.specs.write(build.record("a", build.share(0)), Injection(), simulated=True)
     cgroups.add("a")
-    first._report.node.pods.replace([])
+    first.report.node.pods.replace([])
     await first.restore()
     second = agents(build.device(0))
     await second.restore()
-    second._report.node.pods.replace([])
+    second.report.node.pods.replace([])
     await second.restore()
     assert written(cluster)["holders"] == [LINGERS]
     assert cluster.server.writes.count(WRITE) == 1
@@ -250,8 +250,8 @@ async def test_a_requested_layout_is_announced_before_the_gpu_is_partitioned(
     monkeypatch.setattr("gpupack_agent.layouts.SETTLED_SECONDS", 0.1)
     gpu = MigGpu("GPU-9", {"1g.18gb": Profile(number=19, size=1, starts=(0, 1), max_count=2)})
     writer = agents(build.device(0), mig_gpus=(gpu,))
-    layouts, cuts = writer._report.layouts, []
-    writer._report.node.pods.replace([])
+    layouts, cuts = writer.report.layouts, []
+    writer.report.node.pods.replace([])
 
     class Cutter:
         async def partition(self, uuid, places):
@@ -279,19 +279,19 @@ async def test_before_the_pods_are_known_none_counts_as_deleted(cluster, writer,
 
 async def test_an_observed_node_stays_observed_over_a_restart_of_the_agent(cluster, agents, build):
     first = agents(build.device(0))
-    first._report.node_mode.update({NVIDIA: {"GPU-0"}})
+    first.report.node_mode.update({NVIDIA: {"GPU-0"}})
     await first.restore()
     assert (written(cluster)["mode"], written(cluster)["resources"]) == ("observed", [NVIDIA])
     second = agents(build.device(0))
-    second._report.node_mode.update({})
+    second.report.node_mode.update({})
     await second.restore()
     assert written(cluster)["mode"] == "observed"
-    assert not second._report.node_mode.may_register()
+    assert not second.report.node_mode.may_register()
 
 
 async def test_each_gpu_in_gpunode_has_its_resource(cluster, agents, build):
     first = agents(build.device(0), build.device(1))
-    first._report.node_mode.update({NVIDIA: {"GPU-0"}, OTHER: {"GPU-1"}})
+    first.report.node_mode.update({NVIDIA: {"GPU-0"}, OTHER: {"GPU-1"}})
     await first.restore()
     for writer in (first, agents(build.device(0), build.device(1))):
         await writer.restore()
@@ -300,11 +300,11 @@ async def test_each_gpu_in_gpunode_has_its_resource(cluster, agents, build):
 
 
 async def test_deleting_the_gpunode_ends_observation(cluster, writer):
-    node_mode = writer._report.node_mode
+    node_mode = writer.report.node_mode
     node_mode.update({NVIDIA: {"GPU-0"}})
     await writer.restore()
     del cluster.server.objects[PATH]
-    await writer._refresh()
+    await writer.refresh()
     assert "mode" not in written(cluster)
     assert node_mode.observes
 
@@ -389,21 +389,21 @@ async def test_the_use_of_gpus_is_written_soon_and_not_for_each_pod(
     node.pods.replace([])
     await writer.restore()
     node.pods.upsert(msgspec.convert(build.pod_json("a", build.share(0)), objects.Pod))
-    assert not writer._is_due()
+    assert not writer.is_due()
     monkeypatch.setattr("gpupack_agent.gpunode.USAGE_SECONDS", 0.0)
-    assert writer._is_due()
-    await writer._refresh()
+    assert writer.is_due()
+    await writer.refresh()
     status = cluster.server.objects[PATH]["status"]
     assert (status["held"], status["heldBy"]) == (1, "team/a")
 
 
 def test_gpus_have_limited_shares_while_their_supervisor_lives(writer, build, folder):
     sliced = build.device(1, mig_parent="GPU-9")
-    writer._report.node.known_devices.update(
+    writer.report.node.known_devices.update(
         Findings(devices=(build.device(0), sliced, build.device(2, simulated=True)))
     )
     mps = MpsFolder(folder)
-    report = dataclasses.replace(writer._report, mps=mps)
+    report = dataclasses.replace(writer.report, mps=mps)
 
     def limits():
         return [device.limits for device in report.status(GpuNodeStatus()).devices]
@@ -426,7 +426,7 @@ def test_gpus_of_other_vendors_are_listed_with_those_of_the_driver(build):
 
 
 def test_gpus_of_other_vendors_that_gpunode_recorded_are_not_missed_by_the_driver(agents, build):
-    report = agents()._report
+    report = agents().report
     amd = Vendor(resources=("amd.com/gpu",))
     foreign = ForeignDevices(Vendors({"amd": amd}), dict)
     report = dataclasses.replace(

@@ -80,7 +80,7 @@ def test_a_failed_gpu_makes_one_free_device_token_unhealthy(housekeeping, build,
     give(housekeeping, build.record("a", build.share(0), tokens=["gpu-1"]))
     cgroups.add("a")
     housekeeping.round()
-    assert [(each.id, each.healthy) for each in housekeeping.device_plugins[0].plugin._tokens] == [
+    assert [(each.id, each.healthy) for each in housekeeping.device_plugins[0].plugin.tokens] == [
         ("gpu-0", False),
         ("gpu-1", True),
     ]
@@ -88,13 +88,13 @@ def test_a_failed_gpu_makes_one_free_device_token_unhealthy(housekeeping, build,
 
 def unhealthy(housekeeping):
     """How many device tokens of each resource are Unhealthy for the kubelet."""
-    published = [device_plugin.plugin._tokens for device_plugin in housekeeping.device_plugins]
+    published = [device_plugin.plugin.tokens for device_plugin in housekeeping.device_plugins]
     return [sum(not token.healthy for token in tokens) for tokens in published]
 
 
 def test_there_are_twenty_slots_for_shares_of_each_gpu(housekeeping):
     housekeeping.round()
-    assert [len(device_plugin.plugin._tokens) for device_plugin in housekeeping.device_plugins] == [
+    assert [len(device_plugin.plugin.tokens) for device_plugin in housekeeping.device_plugins] == [
         2,
         40,
     ]
@@ -109,7 +109,7 @@ def test_shares_of_a_failed_gpu_keep_their_slots_and_it_is_not_to_be_had_whole(
     cgroups.add("a")
     housekeeping.round()
     assert unhealthy(housekeeping) == [1, 19]
-    assert housekeeping.device_plugins[1].plugin._tokens[39].healthy
+    assert housekeeping.device_plugins[1].plugin.tokens[39].healthy
 
 
 def test_the_agent_is_ready_once_both_resources_are_registered(housekeeping):

@@ -149,7 +149,7 @@ def with_links(nvml, *states):
     """A recorded GPU with so many links; an error instead of a state is raised."""
     count = f"[{', '.join(str(getattr(pynvml, name)) for name in FIELDS.values())}]"
     key = f'nvmlDeviceGetFieldValues["gpu0", {count}]'
-    for answer in nvml._calls[key]:
+    for answer in nvml.calls[key]:
         (links,) = (
             each["struct"]
             for each in answer
@@ -158,7 +158,7 @@ def with_links(nvml, *states):
         links |= {"nvmlReturn": 0, "value": {"struct": {"uiVal": len(states)}}}
         links["valueType"] = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
     for link, state in enumerate(states):
-        nvml._calls[f'nvmlDeviceGetNvLinkState["gpu0", {link}]'] = [state]
+        nvml.calls[f'nvmlDeviceGetNvLinkState["gpu0", {link}]'] = [state]
     return nvml
 
 
@@ -176,7 +176,7 @@ def test_a_compute_mode_that_an_administrator_changes_is_seen(tmp_path):
     read = reader(nvml, tmp_path)
     read._readings._now = lambda: now[0]
     assert read.scan().devices[0].compute_mode == "default"
-    nvml._calls['nvmlDeviceGetComputeMode["gpu0"]'] = [3]
+    nvml.calls['nvmlDeviceGetComputeMode["gpu0"]'] = [3]
     now[0] = BOARD_SECONDS
     assert read.scan().devices[0].compute_mode == "exclusive_process"
 

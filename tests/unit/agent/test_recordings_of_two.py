@@ -95,7 +95,7 @@ def test_under_load_each_gpu_reports_its_processes_and_activity(tmp_path):
 
 def test_a_link_that_goes_down_degrades_its_gpu_alone(tmp_path):
     nvml = h100s("load")
-    nvml._calls[link(1, 5)] = [0]
+    nvml.calls[link(1, 5)] = [0]
     first, second = scan(nvml, tmp_path).devices
     assert (first.health, first.nvlinks_down) == ("Healthy", ())
     assert (second.health, second.causes) == ("Degraded", ("NvlinkDown",))
@@ -106,8 +106,8 @@ def test_a_link_that_goes_down_degrades_its_gpu_alone(tmp_path):
 
 def test_a_link_that_is_refused_keeps_the_others_numbers(tmp_path):
     nvml = h100s()
-    nvml._calls[link(0, 2)] = [{"error": pynvml.NVML_ERROR_UNKNOWN}]
-    nvml._calls[link(0, 9)] = [0]
+    nvml.calls[link(0, 2)] = [{"error": pynvml.NVML_ERROR_UNKNOWN}]
+    nvml.calls[link(0, 9)] = [0]
     (first, _) = scan(nvml, tmp_path).devices
     assert (first.nvlinks, first.nvlinks_down) == (LINKS, (9,))
 
@@ -117,7 +117,7 @@ def test_gpus_without_their_fabric_are_no_clique_until_it_returns(tmp_path, monk
     nvml = h100s()
     read = reader(nvml, tmp_path)
     for capability in range(pynvml.NVML_P2P_CAPS_INDEX_UNKNOWN):
-        nvml._calls[pair(0, 1, capability)] = [pynvml.NVML_P2P_STATUS_GPU_NOT_SUPPORTED, 0]
+        nvml.calls[pair(0, 1, capability)] = [pynvml.NVML_P2P_STATUS_GPU_NOT_SUPPORTED, 0]
     away, back = (read.scan().devices for _ in range(2))
     assert [device.nvlink_clique for device in away] == [None, None]
     assert [device.nvlink_clique for device in back] == [0, 0]

@@ -75,7 +75,7 @@ async def serving(files):
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
     await site.start()
-    yield site._server.sockets[0].getsockname()[1]
+    yield runner.addresses[0][1]
     await runner.cleanup()
 
 

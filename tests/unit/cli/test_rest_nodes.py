@@ -23,12 +23,12 @@ GPUNODES = "/apis/gpupack.dev/v1beta1/gpunodes"
 @pytest.fixture
 def refusing(server, monkeypatch):
     """Return an API server that refuses reads of GPUNodes."""
-    read = server._read
+    read = server.read
 
     def refuse(path, *_):
         return status(403, "Forbidden", REFUSED) if path.startswith(GPUNODES) else read(path)
 
-    monkeypatch.setattr(server, "_read", refuse)
+    monkeypatch.setattr(server, "read", refuse)
     return server
 
 

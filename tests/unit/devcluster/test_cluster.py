@@ -41,14 +41,14 @@ def owned_by(monkeypatch, folder):
 def test_the_remains_of_a_deleted_checkouts_cluster_are_removed(monkeypatch, tmp_path, taken_down):
     deleted = str(tmp_path / "deleted" / ".dev")
     owned_by(monkeypatch, deleted)
-    Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()
+    Cluster(ClusterSettings(Paths(tmp_path / "mine"))).end_abandoned()
     assert taken_down == [deleted]
 
 
 @pytest.mark.parametrize("owner", [None, ""])
 def test_a_host_without_a_cluster_does_not_change(monkeypatch, tmp_path, taken_down, owner):
     owned_by(monkeypatch, owner)
-    Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()
+    Cluster(ClusterSettings(Paths(tmp_path / "mine"))).end_abandoned()
     assert taken_down == []
 
 
@@ -56,25 +56,25 @@ def test_the_remains_of_another_checkouts_stopped_cluster_are_removed(
     monkeypatch, tmp_path, taken_down
 ):
     owned_by(monkeypatch, str(tmp_path))
-    Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()
+    Cluster(ClusterSettings(Paths(tmp_path / "mine"))).end_abandoned()
     assert taken_down == [str(tmp_path)]
 
 
 def test_another_checkouts_running_cluster_stays(monkeypatch, tmp_path, taken_down, marked_process):
     marked_process(tmp_path)
     owned_by(monkeypatch, str(tmp_path))
-    Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()
+    Cluster(ClusterSettings(Paths(tmp_path / "mine"))).end_abandoned()
     assert taken_down == []
 
 
 def test_another_checkouts_starting_cluster_stays(monkeypatch, tmp_path, taken_down):
     owned_by(monkeypatch, str(tmp_path))
     with locked(Paths(tmp_path).lock):
-        Cluster(ClusterSettings(Paths(tmp_path / "mine")))._end_abandoned()
+        Cluster(ClusterSettings(Paths(tmp_path / "mine"))).end_abandoned()
     assert taken_down == []
 
 
 def test_our_own_bridge_stays(monkeypatch, tmp_path, taken_down):
     owned_by(monkeypatch, str(tmp_path))
-    Cluster(ClusterSettings(Paths(tmp_path)))._end_abandoned()
+    Cluster(ClusterSettings(Paths(tmp_path))).end_abandoned()
     assert taken_down == []

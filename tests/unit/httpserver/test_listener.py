@@ -79,10 +79,16 @@ async def ask(plans, health):
             assert (answer.status, await answer.text()) == (200, "ok")
 
 
+def unverified():
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
 @contextlib.asynccontextmanager
 async def idle_connections(port, *, tls):
     """Connections that say nothing; with `tls`, they say so after a handshake."""
-    context = ssl._create_unverified_context() if tls else None
+    context = unverified() if tls else None
     tried = (asyncio.open_connection("127.0.0.1", port, ssl=context) for _ in range(IDLE))
     ended = await asyncio.gather(*tried, return_exceptions=True)
     opened = [each for each in ended if not isinstance(each, OSError)]
@@ -132,7 +138,7 @@ def test_a_connection_that_says_nothing_is_closed(serving, tls, monkeypatch):
     monkeypatch.setattr(connections, "FIRST_BYTE_SECONDS", 0.3)
 
     async def scenario():
-        context = ssl._create_unverified_context() if tls else None
+        context = unverified() if tls else None
         async with served(serving) as (plans, _):
             reader, writer = await asyncio.open_connection("127.0.0.1", plans, ssl=context)
             with contextlib.suppress(ConnectionError):
@@ -145,7 +151,7 @@ def test_a_connection_that_says_nothing_is_closed(serving, tls, monkeypatch):
 def test_a_call_under_way_is_not_dropped_for_idle_connections(serving):
     async def scenario():
         async with served(serving) as (plans, health):
-            context = ssl._create_unverified_context()
+            context = unverified()
             reader, writer = await asyncio.open_connection("127.0.0.1", plans, ssl=context)
             writer.write(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n")
             await asyncio.sleep(0.1)
@@ -176,9 +182,7 @@ def test_of_one_address_no_more_handshakes_are_made_than_the_bound(serving):
     made = []
 
     async def shake_and_drop(port):
-        _, writer = await asyncio.open_connection(
-            "127.0.0.1", port, ssl=ssl._create_unverified_context()
-        )
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=unverified())
         made.append(port)
         writer.transport.abort()
 

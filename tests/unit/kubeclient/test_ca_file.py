@@ -46,7 +46,7 @@ async def serving(folder, answer, port=0):
     await runner.setup()
     site = web.TCPSite(runner, "localhost", port, ssl_context=context)
     await site.start()
-    yield site._server.sockets[0].getsockname()[1]
+    yield runner.addresses[0][1]
     await runner.cleanup()
 
 

@@ -77,11 +77,11 @@ async def test_a_held_lease_is_taken_only_after_it_has_not_changed_for_its_durat
 ):
     await candidate("a").acquire()
     other = candidate("b")
-    assert not await other._try()
+    assert not await other.try_to_lead()
     clock.now += 9
-    assert not await other._try()
+    assert not await other.try_to_lead()
     clock.now += 2
-    assert await other._try()
+    assert await other.try_to_lead()
     assert server.holder == "b"
 
 
@@ -90,21 +90,21 @@ async def test_a_lease_that_is_renewed_is_not_taken(candidate, server, clock):
     await holder.acquire()
     for _ in range(5):
         clock.now += 6
-        assert await holder._try()
-        assert not await other._try()
+        assert await holder.try_to_lead()
+        assert not await other.try_to_lead()
     assert server.holder == "a"
 
 
 async def test_a_restarted_container_of_the_same_pod_gets_its_lease_back_at_once(candidate):
     await candidate("a").acquire()
-    assert await candidate("a")._try()
+    assert await candidate("a").try_to_lead()
 
 
 async def test_a_released_lease_is_taken_at_once(candidate, server):
     holder = candidate("a")
     await holder.acquire()
     await holder.release()
-    assert await candidate("b")._try()
+    assert await candidate("b").try_to_lead()
     assert server.holder == "b"
 
 
@@ -128,5 +128,5 @@ async def test_a_short_outage_loses_nothing(candidate, server, clock):
     await holder.acquire()
     server.down = True
     clock.now += 5
-    assert not await holder._try()
-    assert holder._still_ours()
+    assert not await holder.try_to_lead()
+    assert holder.is_still_leader()

@@ -38,7 +38,7 @@ class Scene:
         }
 
     async def check(self):
-        await self.audit._check(WatchedKind(PODS, "", lambda: self.indexed))
+        await self.audit.check(WatchedKind(PODS, "", lambda: self.indexed))
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ async def test_a_gpujob_deleted_without_an_event_leaves_the_index(server):
     del server.objects["/apis/gpupack.dev/v1beta1/namespaces/team/gpujobs/ghost"]
     events.clear()
     audit = Audit(server.api, cache, gpujobs.drop, namespace="")
-    await audit._check(audit._kinds()[0])
+    await audit.check(audit.kinds()[0])
     assert [key.name for key in cache.gpujobs] == ["train"]
     assert events == [("ghost", True)]
     cache.forget_deleted()
@@ -94,7 +94,7 @@ async def test_an_existing_object_that_cannot_be_read_is_not_marked_deleted(scen
     meta = {"namespace": "team", "name": "x", "uid": "x", "resourceVersion": "2"}
     scene.server.put(f"{path}/x", {"metadata": meta, "spec": {"gpus": "many"}})
     for _ in range(2):
-        await scene.audit._check(WatchedKind(READABLE_GPUJOBS, "", lambda: {"x": "1"}))
+        await scene.audit.check(WatchedKind(READABLE_GPUJOBS, "", lambda: {"x": "1"}))
     assert scene.cache._deleted == set()
 
 
@@ -108,11 +108,11 @@ async def test_a_gpujob_that_the_watch_skipped_does_not_prove_a_dead_watch(serve
     stream.skip("team/unheard", "no parser reads it")
     audit = Audit(server.api, Cache(), lambda uid: None, skipped=stream.skipped, namespace="")
     for _ in range(2):
-        await audit._check(audit._kinds()[0])
+        await audit.check(audit.kinds()[0])
     stream.record_read("team/unheard")
-    await audit._check(audit._kinds()[0])
+    await audit.check(audit.kinds()[0])
     with pytest.raises(WatchStale, match="1 gpujobs"):
-        await audit._check(audit._kinds()[0])
+        await audit.check(audit.kinds()[0])
 
 
 async def test_an_unreadable_object_does_not_stop_the_audit(scene):
@@ -124,5 +124,5 @@ async def test_an_unreadable_object_does_not_stop_the_audit(scene):
     scene.server.put(f"{path}/y", {"metadata": meta | {"uid": "y"}, "spec": {"gpus": 1}})
     watched = WatchedKind(READABLE_GPUJOBS, "", lambda: {"y": "1", "ghost": "1"})
     for _ in range(2):
-        await scene.audit._check(watched)
+        await scene.audit.check(watched)
     assert scene.cache._deleted == {"ghost"}

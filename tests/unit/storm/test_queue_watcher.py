@@ -41,24 +41,24 @@ def job(name, *, outcome="", victims=()):
 
 
 def test_a_gpu_that_changed_hands_during_a_gap_was_not_held_twice(watcher):
-    watcher._pod("ADDED", pod("old"))
-    watcher._pods([pod("new"), pod("old", "Succeeded")])
+    watcher.on_pod("ADDED", pod("old"))
+    watcher.on_pods([pod("new"), pod("old", "Succeeded")])
     assert watcher.judge.violations == {}
-    watcher._pods([pod("newer")])
+    watcher.on_pods([pod("newer")])
     assert (watcher.judge.violations, watcher.judge.gpus.held) == ({}, {"a": 100})
 
 
 def test_a_victim_that_ended_during_a_watch_gap_is_checked_against_later_preemptors(watcher):
-    watcher._jobs([job("j", outcome="Preempted"), job("k", victims=("j/1",))])
+    watcher.on_jobs([job("j", outcome="Preempted"), job("k", victims=("j/1",))])
     assert (watcher.judge.violations, watcher.judge.preemptions.unseen) == ({}, 0)
 
 
 def test_a_preemption_that_was_over_when_the_gap_ended_is_counted_as_unseen(watcher):
-    watcher._jobs([job("j", outcome="Preempted"), job("k")])
+    watcher.on_jobs([job("j", outcome="Preempted"), job("k")])
     assert (watcher.judge.violations, watcher.judge.preemptions.unseen) == ({}, 1)
 
 
 def test_a_job_that_is_missing_after_a_gap_is_gone(watcher):
-    watcher._job("ADDED", job("j"))
-    watcher._jobs([])
+    watcher.on_job("ADDED", job("j"))
+    watcher.on_jobs([])
     assert list(watcher.judge.violations) == ["j/j is gone, and no user deleted it"]

@@ -46,7 +46,7 @@ class Turns:
         """Start a new queue without pending jobs; all of them are submitted again."""
         self._queue = uuid.uuid4().hex
         self._number = 0
-        self._orders = Orders()
+        self.orders = Orders()
         self._last: collections.deque[JobName | None] = collections.deque(maxlen=MAX_TURNS)
         """The last turns; None: the orders have changed."""
         self._wake()
@@ -57,8 +57,8 @@ class Turns:
 
     def order(self, orders: Orders) -> None:
         """Replace the orders by these."""
-        if orders != self._orders:
-            self._orders = orders
+        if orders != self.orders:
+            self.orders = orders
             self._count(None)
 
     async def since(self, queue: str, number: int, *, seconds: float) -> TurnsResponse:
@@ -82,10 +82,10 @@ class Turns:
             number=self._number,
             jobs=jobs,
             all_jobs=is_complete,
-            stops=self._orders.stops,
-            drained=self._orders.drained,
-            moves=self._orders.moves,
-            grows=self._orders.grows,
+            stops=self.orders.stops,
+            drained=self.orders.drained,
+            moves=self.orders.moves,
+            grows=self.orders.grows,
         )
 
     def _count(self, turn: JobName | None) -> None:

@@ -32,18 +32,19 @@ class Server:
 
 @pytest.fixture
 def serve(monkeypatch):
-    """Return a backend of a server with these answers, and the server, without pauses."""
+    """Return a backend of a server with these answers, and the server; `fields` of the endpoint."""
     monkeypatch.setattr(tenacity.nap.time, "sleep", lambda seconds: None)
 
-    def start(*answers, namespace=""):
+    def start(*answers, namespace="", **fields):
         server = Server(*answers)
         trusted = ssl.create_default_context()
+        usual = {"token": lambda: next(server.tokens)}
         endpoint = Endpoint(
             address=lambda: "https://here",
             trusted=lambda: trusted,
-            token=lambda: next(server.tokens),
             namespace=namespace,
             close=server.close,
+            **usual | fields,
         )
         calls = Calls(endpoint, httpx.MockTransport(server))
         return ClusterBackend(calls, namespace=namespace), server

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library with fixed answers; tests/e2e/test_python_api.py has the real server."""
 
-import dataclasses
 import json
 import ssl
 import threading
@@ -99,8 +98,7 @@ def test_an_interrupted_allocation_is_released_by_its_key(serve):
 
 
 def test_a_rejected_token_is_read_once_more(serve):
-    backend, server = serve((401, {"detail": "who?"}), (200, VALID))
-    backend._calls._endpoint = dataclasses.replace(backend._calls._endpoint, forget=lambda: True)
+    backend, server = serve((401, {"detail": "who?"}), (200, VALID), forget=lambda: True)
     assert backend.validate(TWO)
     assert [each.headers["authorization"] for each in server.asked] == [
         "Bearer token-0",
@@ -127,8 +125,7 @@ def test_loopback_and_service_addresses_use_no_proxy(direct, monkeypatch):
 
 
 def test_a_caller_with_a_certificate_sends_no_authorization_header(serve):
-    backend, server = serve((200, VALID), (401, {"detail": "this one takes a token"}))
-    backend._calls._endpoint = dataclasses.replace(backend._calls._endpoint, token=None)
+    backend, server = serve((200, VALID), (401, {"detail": "this one takes a token"}), token=None)
     assert backend.validate(TWO)
     with pytest.raises(CallRefused, match="takes a token; set GPUPACK_TOKEN"):
         backend.allocate(TWO, Patience(0, 600))
@@ -143,8 +140,7 @@ def test_a_caller_with_a_certificate_sends_no_authorization_header(serve):
     ],
 )
 def test_a_closed_connection_suggests_a_rejected_certificate(serve, ends, says):
-    backend, _ = serve(*[ends] * 6)
-    backend._calls._endpoint = dataclasses.replace(backend._calls._endpoint, token=None)
+    backend, _ = serve(*[ends] * 6, token=None)
     with pytest.raises(ServerUnreachable, match=says):
         backend.validate(TWO)
 

@@ -58,7 +58,7 @@ def half_full(world):
 
 
 def orders(world):
-    return {each.attempt: each for each in world.turns._orders.moves}
+    return {each.attempt: each for each in world.turns.orders.moves}
 
 
 def shows_head(world, preemption, name="large"):
@@ -117,7 +117,7 @@ def test_no_job_is_moved_before_the_preemptor_is_recorded(world):
     assert order.preemption.victims[0].reason == "Consolidation"
     assert order.cause == "large"
     assert order.node in {"a", "b"}
-    assert world.turns._orders.stops == world.turns._orders.drained == ()
+    assert world.turns.orders.stops == world.turns.orders.drained == ()
 
 
 def test_both_jobs_run_on_their_reserved_gpus(world):

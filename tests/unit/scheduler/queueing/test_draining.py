@@ -37,7 +37,7 @@ def stands(world, name, on, *numbers):
 
 def drained(world):
     """List the attempts that the operator is to end."""
-    return [(each.attempt, each.node, each.cause) for each in world.turns._orders.drained]
+    return [(each.attempt, each.node, each.cause) for each in world.turns.orders.drained]
 
 
 def evicted(world):
@@ -175,7 +175,7 @@ def test_a_new_drain_order_notifies_the_operator(world):
     before = world.turns._number
     maintain(world, "a", drain="All")
     assert world.turns._number == before + 1
-    assert world.turns._orders == dataclasses.replace(Orders(), drained=world.turns._orders.drained)
+    assert world.turns.orders == dataclasses.replace(Orders(), drained=world.turns.orders.drained)
 
 
 def test_a_changed_drain_policy_changes_the_drain_orders(world):

@@ -27,7 +27,7 @@ def stands(world, name, on, *numbers):
 
 
 def drained(world):
-    return [(each.attempt, each.node, each.failed) for each in world.turns._orders.drained]
+    return [(each.attempt, each.node, each.failed) for each in world.turns.orders.drained]
 
 
 def evicted(world):
@@ -77,7 +77,7 @@ def test_the_holder_of_a_failed_gpu_is_drained_and_its_neighbors_stay(world):
     runs(world, "neighbor", "a", 2)
     grade(world, "a", gpu0="Failed")
     assert drained(world) == [("uid-train/1", "a", True)]
-    (order,) = world.turns._orders.drained
+    (order,) = world.turns.orders.drained
     assert order.cause == f"{uuid('a', 0)}: XID 79"
 
 

@@ -64,7 +64,7 @@ def grows(world, name="train"):
 
 
 def orders(world):
-    return world.turns._orders.grows
+    return world.turns.orders.grows
 
 
 def workers(answer):
@@ -350,10 +350,10 @@ def test_a_maintenance_ends_the_extra_workers_there_until_they_are_out_of_the_st
     for name in ("a", "b"):
         world.ledger.gpus.upsert(gpu_node(name, maintenance=[entry]))
     world.decide()
-    drained = [each.attempt for each in world.turns._orders.drained]
+    drained = [each.attempt for each in world.turns.orders.drained]
     assert drained == ["uid-train/1", "uid-train/1+1", "uid-train/1+2"]
     writes(world, answer, but={2})
-    assert "uid-train/1+1" not in [each.attempt for each in world.turns._orders.drained]
+    assert "uid-train/1+1" not in [each.attempt for each in world.turns.orders.drained]
 
 
 def test_a_forged_worker_counts_in_addition_to_the_gang(world):

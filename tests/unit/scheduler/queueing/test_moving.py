@@ -44,11 +44,11 @@ def runs(world, name, on, *numbers, movable=True, **spec):
 
 
 def orders(world):
-    return {each.attempt: each for each in world.turns._orders.moves}
+    return {each.attempt: each for each in world.turns.orders.moves}
 
 
 def drained(world):
-    return [each.attempt for each in world.turns._orders.drained]
+    return [each.attempt for each in world.turns.orders.drained]
 
 
 def writes(world, name, preemption, **spec):

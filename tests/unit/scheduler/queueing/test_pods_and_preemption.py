@@ -99,14 +99,14 @@ def test_a_job_is_preempted_for_a_pod_only_after_that_is_recorded(world):
     ((recorded, preemption),) = world.gates.recorded
     assert recorded.metadata.name == "mine"
     assert isinstance(preemption, Preemption)
-    assert world.turns._orders.stops == ()
+    assert world.turns.orders.stops == ()
     written(world, shown)
-    (stop,) = world.turns._orders.stops
+    (stop,) = world.turns.orders.stops
     assert (stop.attempt, stop.pod) == ("uid-borrower/1", "mine")
     world.ends("borrower", namespace="guest")
     world.decide()
     assert [each.metadata.name for each, _ in world.gates.opened] == ["mine"]
-    assert world.turns._orders.stops == ()
+    assert world.turns.orders.stops == ()
 
 
 def test_a_pod_is_evicted_for_a_pod(world):
