@@ -100,6 +100,7 @@ class PodSpec(View, frozen=True):
     overhead: dict[str, str | int | float] = {}
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     active_deadline_seconds: int | None = None
+    restart_policy: str = "Always"
     termination_grace_period_seconds: int = 30
 
 

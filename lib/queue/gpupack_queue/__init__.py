@@ -38,7 +38,16 @@ from gpupack_queue.quota import (
 from gpupack_queue.reasons import Borrowed, Wait, WaitReason
 from gpupack_queue.reservation import Planner
 from gpupack_queue.rules import NO_PREEMPTION, ConsolidationRules, PreemptionRules, Rules
-from gpupack_queue.start import At, Never, Now, Start, Unknown, WhenReleased, latest_start
+from gpupack_queue.start import (
+    At,
+    Never,
+    Now,
+    Start,
+    Unknown,
+    Unsatisfied,
+    WhenReleased,
+    latest_start,
+)
 from gpupack_queue.starving import starving_seconds
 from gpupack_queue.usage_history import UsageHistory
 from gpupack_queue.what_if import PredictedStart, WhatIf
@@ -83,6 +92,7 @@ __all__ = [
     "Start",
     "Tenant",
     "Unknown",
+    "Unsatisfied",
     "UsageHistory",
     "Victim",
     "Wait",

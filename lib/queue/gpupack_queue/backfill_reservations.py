@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Backfill reservations of a cycle, and whether a later job would delay one of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import inf
 from typing import Final
@@ -10,6 +10,7 @@ from gpupack_placement.cluster import Cluster
 from gpupack_queue.job import Job, JobId, Places, RunningJob
 from gpupack_queue.pending_jobs import PendingJob
 from gpupack_queue.projected_cluster import JobEnds, ProjectedCluster, adopt_job
+from gpupack_queue.queue_heads import QueueHeads
 from gpupack_queue.reservation import BackfillReservation, Planner, earliest_fit
 from gpupack_queue.session import Session
 from gpupack_queue.state import State
@@ -21,8 +22,9 @@ RECOMPUTE_AFTER_SECONDS: Final = 5.0
 class BackfillReservations:
     """The backfill reservations of one cycle, computed when a job comes that could take of them.
 
-    `most`: the maximum number of reservations that are computed. No job passes a queue head whose
-    reservation has not been computed: that is put off to the next cycle, which is due at once.
+    `max_computed`: the maximum number of reservations that are computed. No job passes a queue head
+    whose reservation has not been computed: that is put off to the next cycle, which is due at
+    once.
     """
 
     def __init__(
@@ -38,14 +40,10 @@ class BackfillReservations:
         self._computations_left = max_computed
         self.is_postponed = False
         """Whether a reservation is to be computed in a later cycle."""
-        self._heads: list[PendingJob] = []
-        self._early_heads: set[JobId] = set()
-        """The heads that have not waited long: they hold back only jobs of lower priority."""
+        self._heads = QueueHeads(state, now)
         self._void: set[JobId] = set()
         """The heads whose reservation of an earlier cycle does not hold in this one."""
         self._computed: list[BackfillReservation] = []
-        self._owners = self._pending_owners()
-        """The jobs that had a reservation before, and have not been tried in this cycle."""
         self._starting: list[RunningJob] = []
         self._preemptions: list[tuple[Job, Places, Sequence[RunningJob]]] = []
         """The preemptors of this cycle, each with its places and its victims."""
@@ -69,23 +67,16 @@ class BackfillReservations:
         """The heads that may fit now."""
         self.has_computed = False
         """Whether a reservation was computed in this cycle."""
-        self.due_at = inf
-        """The next time at which a job needs a reservation, or a reservation has to be checked."""
+        self._due_at = inf
+
+    @property
+    def due_at(self) -> float:
+        """Return when a job needs a reservation, or a reservation has to be checked."""
+        return min(self._due_at, self._heads.due_at)
 
     def add_head(self, entry: PendingJob) -> None:
-        """Record a queue head; it gets a reservation if not too many jobs have one already.
-
-        It holds back jobs of lower priority at once, and other jobs when it has waited long enough.
-        """
-        due = entry.pending_since + self._state.quota.rules.reserve_after_seconds
-        if due > self._now:
-            self.due_at = min(self.due_at, due)
-            if due < inf and len(self._early_heads) < self._state.quota.rules.max_reservations:
-                self._early_heads.add(entry.job.id)
-                self._heads.append(entry)
-        elif entry.job.id in self._owners or self._may_reserve_for(entry.job):
-            self._owners.pop(entry.job.id, None)
-            self._heads.append(entry)
+        """Record a job that lacks GPUs, which gets a reservation if it can have one."""
+        self._heads.add(entry)
 
     def add_last_heads(self) -> None:
         """Record the queue heads of the last cycle, except those with reserved places."""
@@ -101,18 +92,6 @@ class BackfillReservations:
         if entry.job.id in self._state.heads:
             self._skipped.add(entry.job.id)
             self.add_head(entry)
-
-    def _may_reserve_for(self, job: Job) -> bool:
-        """Tell whether one more job can have a reservation.
-
-        Shares go up and down, and the order changes with them. A job with a reservation keeps it,
-        as long as no more urgent job lacks one.
-        """
-        before = sum(other.priority >= job.priority for other in self._owners.values())
-        return (
-            len(self._heads) - len(self._early_heads) + before
-            < self._state.quota.rules.max_reservations
-        )
 
     def record_start(self, running: RunningJob) -> None:
         """Record that a job was admitted in this cycle."""
@@ -136,7 +115,7 @@ class BackfillReservations:
 
     def is_delay_unknown(self, job: Job) -> bool:
         """Tell whether it is unknown in this cycle which queue heads the job would delay."""
-        return self._has_heads_before(job) and len(self._reservations()) < len(self._heads)
+        return self._heads.any_before(job) and len(self._reservations()) < len(self._heads)
 
     def would_delay(self, entry: PendingJob) -> bool:
         """Tell whether a job of this request_class is known to delay a queue head now.
@@ -170,8 +149,8 @@ class BackfillReservations:
 
         It must not be called where the delay is unknown in this cycle.
         """
-        if not self._has_heads_before(job):
-            self._discard(self._early_heads)
+        if not self._heads.any_before(job):
+            self._discard(self._heads.early)
             return True
         placed: list[BackfillReservation] = []
         crossed: set[JobId] = set()
@@ -187,7 +166,7 @@ class BackfillReservations:
                 placed.append(reservation)
                 if reservation.is_estimated and self._may_backfill_on_estimate(job, reservation):
                     passed.add(reservation.job.id)
-            elif self._holds_back(reservation.job, job):
+            elif self._heads.holds_back(reservation.job, job):
                 for other in placed:
                     other.cluster_then.remove(job.id)
                 return False
@@ -211,13 +190,7 @@ class BackfillReservations:
             for reservation in self._reservations_before(least)
             if reservation.placements is not None
         ]
-        until = min(
-            (
-                reservation.start_at if reservation.start_at < inf else -inf
-                for reservation in reservations
-            ),
-            default=inf,
-        )
+        until = min((reservation.start_at for reservation in reservations), default=inf)
         if self._now + entries[0].job_class.shortest_seconds > until:
             return []
         return [
@@ -244,9 +217,9 @@ class BackfillReservations:
         ) <= reservation.start_at < inf and self._may_backfill_on_estimate(job, reservation)
 
     def _surely_ends_before(self, job: Job, reservation: BackfillReservation) -> bool:
-        return (
-            not reservation.is_estimated and job.latest_end(self._now) <= reservation.start_at < inf
-        )
+        if reservation.start_at == inf and reservation.basis != self._basis():
+            return False  # a job without a deadline has ended: a start time may be known now
+        return reservation.surely_ends_before(job.latest_end(self._now))
 
     def _may_backfill_on_estimate(self, job: Job, reservation: BackfillReservation) -> bool:
         """Tell whether the job may be speculatively backfilled before this head.
@@ -283,22 +256,13 @@ class BackfillReservations:
             for reservation in self._reservations_before(job)
         )
 
-    def _holds_back(self, head: Job, job: Job) -> bool:
-        """Tell whether the head's places are kept from the job."""
-        if job.extends is not None:
-            return True
-        return head.id not in self._early_heads or head.priority > job.priority
-
-    def _has_heads_before(self, job: Job) -> bool:
-        return any(self._holds_back(head.job, job) for head in self._heads)
-
     def _reservations_before(self, job: Job) -> list[BackfillReservation]:
-        if not self._has_heads_before(job):
+        if not self._heads.any_before(job):
             return []
         return [
             reservation
             for reservation in self._reservations()
-            if self._holds_back(reservation.job, job)
+            if self._heads.holds_back(reservation.job, job)
         ]
 
     def _discard(self, heads: AbstractSet[JobId]) -> None:
@@ -314,19 +278,9 @@ class BackfillReservations:
         del self._computed[next(made, len(self._computed)) :]
         self._cached_cluster = None
 
-    def _pending_owners(self) -> dict[JobId, Job]:
-        if not self._state.quota.rules.by_share:
-            return {}
-        waited = self._now - self._state.quota.rules.reserve_after_seconds
-        heads = (
-            self._state.pending.get(reservation.job.id)
-            for reservation in self._state.backfill_reservations
-        )
-        return {head.job.id: head.job for head in heads if head and head.pending_since <= waited}
-
     def is_head(self, job: Job) -> bool:
         """Tell whether the job is among the queue heads by now."""
-        return any(head.job.id == job.id for head in self._heads)
+        return job.id in self._heads
 
     def reservation_of(self, job: Job) -> BackfillReservation | None:
         """Return the reservation of a queue head; None: it is unknown in this cycle."""
@@ -338,8 +292,7 @@ class BackfillReservations:
     def remove_head(self, job: Job) -> None:
         """Drop a queue head, because other places are reserved for it in this cycle."""
         self._discard({job.id})
-        self._early_heads.discard(job.id)
-        self._heads = [head for head in self._heads if head.job.id != job.id]
+        self._heads.remove(job.id)
         self._cached_cluster = None
 
     def discard(self, job: Job) -> None:
@@ -384,33 +337,42 @@ class BackfillReservations:
             job = self._heads[len(self._computed)].job
             reservation = self._valid_reservation(job)
             if reservation is None and not self._computations_left:
-                self.is_postponed, self.due_at = True, self._now
+                self.is_postponed, self._due_at = True, self._now
                 break
             if reservation is None:
                 self._computations_left -= 1
                 reservation = self._compute(job)
             self._cached_cluster = None
             self._computed.append(reservation)
-            if reservation.start_at < inf:
-                self.due_at = min(
-                    self.due_at,
-                    max(reservation.computed_at + RECOMPUTE_AFTER_SECONDS, reservation.start_at),
-                )
+            if reservation.placements is None:
+                self._heads.record_none(job.id, no_end_helps=reservation.no_end_helps)
+            else:
+                self._heads.record_reservation(job.id)
+            self._due_at = min(self._due_at, self._look_at(reservation))
         return self._computed
+
+    def _look_at(self, reservation: BackfillReservation) -> float:
+        """Return the time at which time alone makes a computation of the reservation due."""
+        if reservation.placements is None or (
+            reservation.start_at == inf and reservation.basis == self._basis()
+        ):
+            return inf
+        lasts = reservation.computed_at + RECOMPUTE_AFTER_SECONDS
+        return lasts if reservation.start_at == inf else max(lasts, reservation.start_at)
+
+    def _basis(self) -> tuple[object, ...]:
+        """Return what a reservation without a start time depends on."""
+        return self._state.open_ends, self._state.endless_ends, tuple(self._state.reserved)
 
     def _valid_reservation(self, job: Job) -> BackfillReservation | None:
         found = None if job.id in self._void else self._state.reservation_of(job)
         if found is None or found.disruptions != self._state.disruptions or self._has_moves:
             return None
+        if found.no_end_helps and not self._preemptions and found.basis[1:] == self._basis()[1:]:
+            return None if self._fits_now(found) else found
         if not self._agrees_with_decisions(found) or self._fits_now(found):
             self._void.add(job.id)
             return None
-        if (
-            found.start_at == inf
-            and found.placements is not None
-            and not self._state.running.has_unknown_durations
-        ):
-            return found
         lasts = found.computed_at + RECOMPUTE_AFTER_SECONDS
         return (
             found
@@ -482,8 +444,33 @@ class BackfillReservations:
         if placements is None:
             at, placements = earliest_fit(future, job, self._plan)
         future.adopt(job, placements or ())
-        disruptions = self._state.disruptions
-        return BackfillReservation(job, at, future, placements, disruptions, self._now, guessed)
+        return BackfillReservation(
+            job,
+            at,
+            future,
+            placements,
+            self._state.disruptions,
+            self._now,
+            guessed,
+            no_end_helps=placements is None and self._no_end_helps(job, removed, reserved),
+            basis=self._basis(),
+        )
+
+    def _no_end_helps(
+        self, job: Job, removed: Mapping[JobId, RunningJob], reserved: Mapping[JobId, Places]
+    ) -> bool:
+        """Tell whether a head fits in no future, whatever is reserved for other heads."""
+        if not any(other.placements for other in self._computed):
+            return True
+        cluster = self._session.cluster.overlay()
+        for one in removed.values():
+            for placement in one.placements:
+                cluster.assume_free(placement)
+        if self._plan(cluster, job) is not None:
+            return False
+        ends = self._ends([one for one in removed.values() if one.job.extends is None])
+        future = ProjectedCluster(cluster, ends, removed=removed, placed=reserved)
+        return earliest_fit(future, job, self._plan)[1] is None
 
     def _speculative_before(self, job: Job) -> list[RunningJob]:
         """Return the jobs that were speculatively backfilled before the job.

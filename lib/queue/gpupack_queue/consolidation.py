@@ -108,9 +108,10 @@ class ConsolidationPlanner:
         return int(free.sum()) >= min_charge(job.gang)
 
     def _gain(self, job: Job, reservation: BackfillReservation) -> float:
-        """Return the gain of a start now, in milli-GPU times seconds."""
-        if reservation.placements is None:
-            return 0.0
+        """Return the gain of a start now, in milli-GPU times seconds.
+
+        A job for which nothing can be reserved has no known start, as behind jobs without an end.
+        """
         lasts = job.expected_end(0.0)
         return min_charge(job.gang) * min(
             reservation.start_at - self._now, lasts, self._rules.horizon_seconds

@@ -7,7 +7,9 @@
                                     │ fits once other jobs are preempted ──────► Preempt
                                     │ has waited long enough ──────────────────► reservation
                                     │  and movable jobs can run elsewhere ─────► Consolidate
-                                    └ otherwise it waits; in strict order, all jobs behind it, too
+                                    ├ can never start: it holds no job back
+                                    └ otherwise it waits; in strict order, jobs behind it that
+                                      compete with it, too
                               ─► elastic gangs: GPUs that no pending job can use ─► Admit
 
 A cycle changes nothing but the memory of failures. It holds its decisions in a session.
@@ -15,7 +17,6 @@ A cycle changes nothing but the memory of failures. It holds its decisions in a 
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from enum import Enum, auto
 from heapq import heapify, heappop, heappush
 from math import inf
 
@@ -43,20 +44,10 @@ from gpupack_queue.quota import OrderPolicy
 from gpupack_queue.quota_planner import QuotaPlanner
 from gpupack_queue.reservation import Planner, Reservation, is_free
 from gpupack_queue.session import Session
+from gpupack_queue.start import Never, NotNow, Now
+from gpupack_queue.start_check import Answer, StartCheck
 from gpupack_queue.state import State
-from gpupack_queue.tree import TOP, NodeId
-
-
-class Outcome(Enum):
-    """The outcome of an attempt to admit one job."""
-
-    ADMITTED = auto()
-    NO_QUOTA = auto()
-    NO_ROOM = auto()
-    WOULD_DELAY = auto()
-    """It would take reserved places of a queue head."""
-    VICTIMS_HOLD_QUOTA = auto()
-    """Its quota allows it when jobs that are being preempted have ended."""
+from gpupack_queue.strict_order import StrictOrder
 
 
 @dataclass(slots=True)
@@ -100,8 +91,16 @@ class Cycle:
         self._order = Order(self._effective_usage)
         self._session = Session(cluster, state.reserved.values())
         self._planner = QuotaPlanner(state.quota, plan)
+        self._strict = StrictOrder(state, self._session.snapshot, self._planner)
         self._reservations = BackfillReservations(
             state, self._session, plan, now, max_computed=self._rules.max_reservations_per_cycle
+        )
+        self._check = StartCheck(
+            state,
+            self._session,
+            self._planner,
+            strict=self._strict,
+            reservations=self._reservations,
         )
         self._preemption_planner = PreemptionPlanner(
             state, self._session, self._planner, self._reservations, now
@@ -120,8 +119,6 @@ class Cycle:
         self._cancelled: list[CancelReservation] = []
         self._moves: list[Move] = []
         self._consolidations: list[Consolidate] = []
-        self._blocked: set[NodeId] = set()
-        self._without_quota: set[Tenant] = set()
         self._due_at = inf
 
     def run(self) -> Decisions:
@@ -235,14 +232,12 @@ class Cycle:
             for n, cursor in enumerate(self._cursors())
         ]
         heapify(heap)
-        while heap and TOP not in self._blocked:
+        while heap and not self._strict.holds_back_all:
             if len(self._admitted) >= self._restrictions.max_admissions:
                 self._complete = False
                 return
             expected, number, cursor = heappop(heap)
             entry = cursor.entry
-            if self._is_blocked(entry.job.tenant):
-                continue
             precedence = self._order.precedence(entry)
             if precedence > expected:
                 heappush(heap, (precedence, number, cursor))
@@ -257,7 +252,7 @@ class Cycle:
 
     def _grow(self) -> None:
         """Admit extra workers of elastic gangs, after all pending jobs."""
-        if not self._complete or TOP in self._blocked:
+        if not self._complete or self._strict.holds_back_all:
             return
         heap = [
             (self._order.precedence(cursor.entry), n, cursor)
@@ -269,9 +264,7 @@ class Cycle:
                 self._complete = False
                 return
             _, number, cursor = heappop(heap)
-            if self._is_blocked(cursor.entry.job.tenant):
-                continue
-            if self._try_admit(cursor.entry) is Outcome.ADMITTED and cursor.advance():
+            if isinstance(self._try_admit(cursor.entry), Now) and cursor.advance():
                 heappush(heap, (self._order.precedence(cursor.entry), number, cursor))
 
     def _growth_candidates(self) -> list[GrowthCandidates]:
@@ -310,87 +303,46 @@ class Cycle:
         if entry.job.tenant in self._restrictions.excluded:
             self._skip_class(cursor)
             return
-        outcome = self._try_admit(entry)
-        if outcome is Outcome.ADMITTED:
+        answer = self._try_admit(entry)
+        if isinstance(answer, Now):
             cursor.next += 1
-        elif outcome is Outcome.WOULD_DELAY:
-            self._block(entry.job.tenant)
+        elif answer is NotNow.WOULD_DELAY:
+            self._strict.block_cohort(entry.job)
             cursor.entries = self._reservations.ending_in_time(cursor.entries[cursor.next + 1 :])
             cursor.next = 0
-        elif outcome is Outcome.VICTIMS_HOLD_QUOTA:
+        elif answer is NotNow.VICTIMS_HOLD_QUOTA:
             cursor.entries = []
-            self._without_quota.add(entry.job.tenant)
-        elif self._preempt_speculative(entry, outcome) or self._preempt(entry):
+            self._strict.block_tenant(entry.job)
+        elif isinstance(answer, Never) or answer is NotNow.BEHIND_QUEUE_HEAD:
+            cursor.entries = []
+        elif self._preempt_speculative(entry, answer) or self._preempt(entry):
             cursor.next += 1
         else:
             cursor.entries = []
-            if outcome is Outcome.NO_ROOM:
-                self._block(entry.job.tenant)
+            if answer is NotNow.NO_GPUS:
+                self._strict.block_cohort(entry.job)
                 self._reservations.add_head(entry)
                 self._consolidate(entry)
             else:
-                self._without_quota.add(entry.job.tenant)
+                self._strict.block_tenant(entry.job)
 
     def _skip_class(self, cursor: _ClassCursor) -> None:
         """Skip a job whose tenant is excluded from this cycle; keep its reservation."""
         entry = cursor.entry
         cursor.entries = []
-        if not self._planner.may_fit_quota(self._session.cluster, entry.job):
-            self._without_quota.add(entry.job.tenant)
+        if self._strict.holds_back(entry.job):
             return
-        self._block(entry.job.tenant)
+        if not self._planner.may_fit_quota(self._session.cluster, entry.job):
+            self._strict.block_tenant(entry.job)
+            return
+        self._strict.block_cohort(entry.job)
         self._reservations.skip_head(entry)
 
-    def _try_admit(self, entry: PendingJob) -> Outcome:
-        job, waiting = entry.job, self._state.pending
-        if not self._planner.may_fit_quota(self._session.cluster, job):
-            return Outcome.NO_QUOTA
-        if not waiting.may_fit(entry.job_class.request_class, self._session.cluster):
-            return Outcome.NO_ROOM
-        if self._reservations.would_delay(entry):
-            return Outcome.WOULD_DELAY
-        places = self._planner.plan(self._session.cluster, job)
-        if places is None:
-            waiting.record_failure(entry.job_class.request_class)
-            return Outcome.NO_ROOM
-        return self._try_admit_at(entry, places)
-
-    def _try_admit_at(self, entry: PendingJob, places: Places) -> Outcome:
-        """Admit the job on these places, or elsewhere if they are not permitted."""
-        job = entry.job
-        found = self._planner.permitted(self._session.cluster, job, places)
-        if found is None:
-            return Outcome.NO_QUOTA
-        if not self._quota.fits_with_victims(job.tenant, found[1]):
-            return Outcome.VICTIMS_HOLD_QUOTA
-        if self._reservations.is_delay_unknown(job):
-            return Outcome.WOULD_DELAY
-        if not self._reservations.try_backfill(job, found[0]):
-            placed = self._place_outside_reservations(entry)
-            if isinstance(placed, Outcome):
-                return placed
-            found = placed
-        self._admit(job, *found)
-        return Outcome.ADMITTED
-
-    def _place_outside_reservations(self, entry: PendingJob) -> tuple[Places, Charge] | Outcome:
-        """Return places that avoid all reservations before the job, or why there are none.
-
-        A refusal is remembered for the shape of the request, unless the quota decided it: other
-        tenants may have another quota.
-        """
-        job, cluster = entry.job, self._reservations.cluster_with_reservations(entry.job)
-        places = None if cluster is None else self._planner.plan(cluster, job)
-        found = None
-        if cluster is not None and places is not None:
-            found = self._planner.permitted(cluster, job, places)
-        if found is not None and not self._quota.fits_with_victims(job.tenant, found[1]):
-            return Outcome.VICTIMS_HOLD_QUOTA
-        if found is not None and self._reservations.try_backfill(job, found[0]):
-            return found
-        if places is None or (found is not None and found[0] == places):
-            self._reservations.remember_delay(entry)
-        return Outcome.WOULD_DELAY
+    def _try_admit(self, entry: PendingJob) -> Answer:
+        answer = self._check.check(entry)
+        if isinstance(answer, Now):
+            self._admit(entry.job, answer.placements, answer.charge)
+        return answer
 
     def _preempt(self, entry: PendingJob) -> bool:
         """Preempt other jobs for this one, if that is possible; return whether it was."""
@@ -402,9 +354,9 @@ class Cycle:
         self._record_preemption(entry, preemption)
         return True
 
-    def _preempt_speculative(self, entry: PendingJob, outcome: Outcome) -> bool:
+    def _preempt_speculative(self, entry: PendingJob, answer: Answer) -> bool:
         """Preempt speculatively backfilled jobs for this one, if due; return whether it was."""
-        if outcome is not Outcome.NO_ROOM:
+        if answer is not NotNow.NO_GPUS:
             return False
         if self._backfill_delays.start_delay(entry.job):
             self._reservations.discard(entry.job)
@@ -468,21 +420,6 @@ class Cycle:
         self._order.forget(tenant)
         self._planner.forget()
 
-    def _is_blocked(self, tenant: Tenant) -> bool:
-        """Tell whether strict order holds the tenant's jobs back.
-
-        A job that lacks GPUs blocks its strict cohort. A job that lacks quota blocks only its own
-        tenant.
-        """
-        scope = self._quota.strict_scope(tenant)
-        return scope is not None and (scope in self._blocked or tenant in self._without_quota)
-
-    def _block(self, tenant: Tenant) -> None:
-        """Block the strict scope of the tenant, if it has one."""
-        scope = self._quota.strict_scope(tenant)
-        if scope is not None:
-            self._blocked.add(scope)
-
     def _cursors(self) -> list[_ClassCursor]:
         """Return the cursors of all pending jobs but those with reserved places."""
         waiting, reserved = self._state.pending, self._state.reserved
@@ -504,6 +441,7 @@ class Cycle:
         classes.
         """
         waiting, rules = self._state.pending, self._rules
+        classes = waiting.job_classes()
         looks_at_all = (
             rules.order is OrderPolicy.STRICT
             or rules.reserve_after_seconds < inf
@@ -512,10 +450,6 @@ class Cycle:
             or any(cohort.order for cohort in self._quota.quotas.cohorts)
         )
         if looks_at_all:
-            return waiting.job_classes()
+            return classes
         cluster = self._session.cluster
-        return [
-            job_class
-            for job_class in waiting.job_classes()
-            if waiting.may_fit(job_class.request_class, cluster)
-        ]
+        return [each for each in classes if waiting.may_fit(each.request_class, cluster)]

@@ -8,7 +8,6 @@ order.
 
 from gpupack_placement.cluster import Cluster
 from gpupack_queue.backfill_reservations import BackfillReservations
-from gpupack_queue.charge import Charge
 from gpupack_queue.explanation import Explainer
 from gpupack_queue.job import Job, Places, Rank
 from gpupack_queue.pending_jobs import JobClass, PendingJob, RequestClass
@@ -16,7 +15,10 @@ from gpupack_queue.quota_planner import QuotaPlanner
 from gpupack_queue.reasons import Wait
 from gpupack_queue.reservation import Planner
 from gpupack_queue.session import Session
+from gpupack_queue.start import Now
+from gpupack_queue.start_check import StartCheck
 from gpupack_queue.state import State
+from gpupack_queue.strict_order import StrictOrder
 
 
 class DirectAdmission:
@@ -27,39 +29,28 @@ class DirectAdmission:
         self._session = Session(cluster, state.reserved.values())
         self._planner = QuotaPlanner(state.quota, plan)
         self._reservations = BackfillReservations(state, self._session, plan, now)
+        self._strict = StrictOrder(state, self._session.snapshot, self._planner)
+        self._check = StartCheck(
+            state,
+            self._session,
+            self._planner,
+            strict=self._strict,
+            reservations=self._reservations,
+        )
 
     def try_admit(self, job: Job) -> Places | Wait:
         """Return its places, or why it is not admitted."""
-        places = self._place(job)
-        if places is not None:
-            return places
         rank = Rank(-job.priority, job.submitted, job.number, job.id)
         entry = PendingJob(job, rank, JobClass(job.tenant, RequestClass(job.gang)), self._now)
-        return Explainer(self._state, self._cluster, self._plan, self._now).explain(entry)
-
-    def _place(self, job: Job) -> Places | None:
-        cluster = self._session.cluster
-        if self._is_behind_queue_head(job) or not self._planner.may_fit_quota(cluster, job):
-            return None
-        found = self._planner.place(cluster, job)
-        if found is None or not self._fits_with_victims(job, found[1]):
-            return None
         self._reservations.add_last_heads()
+        self._strict.block_behind_pending(job)
         try:
-            if self._reservations.try_backfill(job, found[0]):
-                return found[0]
-            reserved = self._reservations.cluster_with_reservations(job)
-            found = None if reserved is None else self._planner.place(reserved, job)
-            if found is None or not self._fits_with_victims(job, found[1]):
-                return None
-            return found[0] if self._reservations.try_backfill(job, found[0]) else None
+            answer = self._check.check(entry)
         finally:
             self._reservations.save()
-
-    def _fits_with_victims(self, job: Job, charge: Charge) -> bool:
-        return self._state.quota.fits_with_victims(job.tenant, charge)
-
-    def _is_behind_queue_head(self, job: Job) -> bool:
-        """Tell whether any job waits in the same strict order."""
-        heads = self._planner.strict_heads(self._state.pending, self._session.cluster, job.tenant)
-        return next(heads, None) is not None
+        if isinstance(answer, Now):
+            return answer.placements
+        explainer = Explainer(
+            self._state, self._cluster, self._plan, self._now, behind_pending=True
+        )
+        return explainer.explain(entry)

@@ -10,7 +10,7 @@ from math import inf
 from typing import NamedTuple
 
 from gpupack_placement.cluster import Cluster
-from gpupack_placement.gang import never_fits, why_not
+from gpupack_placement.gang import why_not
 from gpupack_placement.policies import POLICIES
 from gpupack_placement.reasons import Refusal
 from gpupack_queue import reasons, remedies
@@ -19,15 +19,17 @@ from gpupack_queue.charge import ModelKey, min_charge
 from gpupack_queue.in_place_restart import is_held_by_last_attempt
 from gpupack_queue.job import Job
 from gpupack_queue.order import Order
-from gpupack_queue.pending_jobs import PendingJob
+from gpupack_queue.pending_jobs import JobClass, PendingJob, RequestClass
 from gpupack_queue.preemption import PreemptionPlanner
 from gpupack_queue.quota_planner import QuotaPlanner
 from gpupack_queue.reasons import Wait, WaitReason
 from gpupack_queue.reservation import BackfillReservation, Planner, Reservation, is_free
 from gpupack_queue.session import Session
-from gpupack_queue.start import Never, Now, Start, WhenReleased, latest_start
+from gpupack_queue.start import NotNow, Now, Start, Unsatisfied, WhenReleased, latest_start
+from gpupack_queue.start_check import StartCheck
 from gpupack_queue.start_estimate import MAX_AHEAD, StartEstimate
 from gpupack_queue.state import State
+from gpupack_queue.strict_order import StrictOrder
 from gpupack_queue.tree import TreeNode
 from gpupack_queue.usage import Usage
 
@@ -56,11 +58,23 @@ class _Cause(NamedTuple):
 class Explainer:
     """Explanations for one state, which stays as it is."""
 
-    def __init__(self, state: State, cluster: Cluster, plan: Planner, now: float) -> None:
+    def __init__(
+        self,
+        state: State,
+        cluster: Cluster,
+        plan: Planner,
+        now: float,
+        *,
+        behind_pending: bool = False,
+    ) -> None:
+        """Explain for jobs of the queue, or for ones that go behind all pending jobs."""
+        self._behind_pending = behind_pending
         self._state, self._cluster, self._plan, self._now = state, cluster, plan, now
         self._quota, self._usage = state.quota, state.quota.usage
         self._session = Session(cluster, state.reserved.values())
         self._planner = QuotaPlanner(state.quota, plan)
+        self._strict = StrictOrder(state, self._session.snapshot, self._planner)
+        self._check = StartCheck(state, self._session, self._planner)
         self._order = Order(state.quota.effective_usage(state.running))
 
     def explain(self, entry: PendingJob) -> Wait:
@@ -88,9 +102,9 @@ class Explainer:
     def _estimate_start(self, entry: PendingJob, reason: WaitReason, position: int) -> Start:
         """Return when it starts: as jobs end, or as they are preempted for it before that."""
         cluster = self._session.cluster
-        start = StartEstimate(self._state, cluster, self._planner, self._order, self._now).estimate(
-            entry
-        )
+        start = StartEstimate(
+            self._state, cluster, self._planner, self._order, self._strict, self._now
+        ).estimate(entry)
         if reason not in _MAY_PREEMPT or position > MAX_AHEAD or not self._is_head(entry):
             return start
         reservations = BackfillReservations(self._state, self._session, self._plan, self._now)
@@ -114,26 +128,29 @@ class Explainer:
         job, cluster = entry.job, self._session.cluster
         reservation = self._state.reserved.get(job.id)
         cause = None if reservation is None else self._waits_for_reserved(reservation)
-        return cause or self._never_starts(job, cluster) or self._not_now(entry, cluster)
+        return cause or self._never_starts(entry, cluster) or self._not_now(entry)
 
-    def _not_now(self, entry: PendingJob, cluster: Cluster) -> _Cause:
-        job = entry.job
-        if not self._planner.may_fit_quota(cluster, job):
-            return self._lacks_quota(job, cluster)
-        places = self._planner.plan(cluster, job)
-        if places is None:
-            return self._does_not_fit(entry, cluster)
-        permitted = self._planner.permitted(cluster, job, places)
-        if permitted is None:
-            return self._lacks_quota(job, cluster)
-        if not self._quota.fits_with_victims(job.tenant, permitted[1]):
-            ending = WhenReleased(tuple(sorted(self._state.running_victims())), preempting=True)
-            return _Cause(WaitReason.PREEMPTION_PENDING, reasons.WAITING_FOR_QUOTA, ending)
-        return (
-            self._blocked_by_head(entry, cluster)
-            or self._blocked_by_reservation(entry)
-            or _admitted_next()
-        )
+    def _not_now(self, entry: PendingJob) -> _Cause:
+        """Return why a job does not start now that can start some time.
+
+        The classes of pending requests, which remember failures, stay as they are.
+        """
+        job, cluster = entry.job, self._session.cluster
+        apart = replace(entry, job_class=JobClass(job.tenant, RequestClass(job.gang)))
+        match self._check.check(apart):
+            case NotNow.NO_QUOTA:
+                return self._lacks_quota(job, cluster)
+            case NotNow.NO_GPUS:
+                return self._does_not_fit(entry, cluster)
+            case NotNow.VICTIMS_HOLD_QUOTA:
+                ending = WhenReleased(tuple(sorted(self._state.running_victims())), preempting=True)
+                return _Cause(WaitReason.PREEMPTION_PENDING, reasons.WAITING_FOR_QUOTA, ending)
+            case _:
+                return (
+                    self._blocked_by_head(entry)
+                    or self._blocked_by_reservation(entry)
+                    or _admitted_next()
+                )
 
     def _waits_for_reserved(self, reservation: Reservation) -> _Cause | None:
         """Return what still holds the places that are reserved for it."""
@@ -157,22 +174,27 @@ class Explainer:
             WaitReason.PREEMPTION_PENDING, text, ending, alive[0].job, text_without_times=lasting
         )
 
-    def _never_starts(self, job: Job, cluster: Cluster) -> _Cause | None:
+    def _never_starts(self, entry: PendingJob, cluster: Cluster) -> _Cause | None:
         """Return why the empty cluster or an unused quota does not suffice; None: both do."""
-        if never_fits(cluster, job.gang):
+        job = entry.job
+        never = self._check.never(entry.job_class)
+        if never is None:
+            return None
+        if never.cause is Unsatisfied.NODES:
             left = self._planner.left_on_any_model(cluster, job)
             refusal = why_not(cluster.emptied(), job.gang, _ANY_POLICY)
             text = reasons.never_fits(refusal.message if refusal else "")
             refusal = replace(refusal, never=True) if refusal else None
             lacks = self._planner.may_fit_quota(cluster, job)
-            never = WaitReason.UNSATISFIABLE
-            return _Cause(never, text, Never(), refusal=refusal, left=left, lacks_only_gpus=lacks)
-        most, needed = self._planner.max_charge(cluster, job), min_charge(job.gang)
-        if most >= needed:
-            return None
+            reason = WaitReason.UNSATISFIABLE
+            return _Cause(reason, text, never, refusal=refusal, left=left, lacks_only_gpus=lacks)
+        most, needed = self._planner.max_charge(cluster, job.tenant, job.gang), min_charge(job.gang)
         node = self._quota.tree.tenant(job.tenant)
-        text = reasons.exceeds_quota(node, requested=needed, maximum=most)
-        return _Cause(WaitReason.UNSATISFIABLE, text, Never(), left=max(most, 0))
+        if most >= needed:
+            text = reasons.fits_no_permitted_model(node)
+        else:
+            text = reasons.exceeds_quota(node, requested=needed, maximum=most)
+        return _Cause(WaitReason.UNSATISFIABLE, text, never, left=max(most, 0))
 
     def _does_not_fit(self, entry: PendingJob, cluster: Cluster) -> _Cause:
         refusal = why_not(cluster, entry.job.gang, _ANY_POLICY)
@@ -193,17 +215,15 @@ class Explainer:
         reason = WaitReason.BORROWING_LIMIT_EXCEEDED if is_limit else WaitReason.QUOTA_EXCEEDED
         return _Cause(reason, text_of(node, key, used=used, requested=requested, left=left))
 
-    def _blocked_by_head(self, entry: PendingJob, cluster: Cluster) -> _Cause | None:
+    def _blocked_by_head(self, entry: PendingJob) -> _Cause | None:
         """Return the queue head of the same strict order that is before it; None: there is none."""
-        tenant = entry.job.tenant
-        scope = self._quota.strict_scope(tenant)
-        heads = self._planner.strict_heads(self._state.pending, cluster, tenant)
+        scope = self._quota.strict_scope(entry.job.tenant)
+        heads = self._strict.heads_before(entry.job)
         first = min(heads, key=self._order.precedence, default=None)
         if scope is None or first is None:
             return None
-        if first.job.id == entry.job.id or self._order.precedence(entry) < self._order.precedence(
-            first
-        ):
+        is_first = self._order.precedence(entry) < self._order.precedence(first)
+        if first.job.id == entry.job.id or (is_first and not self._behind_pending):
             return None
         head_name = reasons.name_of(first.job, to=entry.job)
         text = reasons.blocked_by_head(head_name, self._quota.tree.node(scope))

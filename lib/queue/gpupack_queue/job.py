@@ -86,6 +86,11 @@ class Job:
         return min(self.latest_end(start), estimate)
 
     @property
+    def is_endless(self) -> bool:
+        """Tell whether the job is taken to run forever."""
+        return self.duration == inf and self.estimate is None
+
+    @property
     def is_estimated(self) -> bool:
         """Tell whether it is expected to end before its deadline."""
         return self.expected_end(0.0) < self.latest_end(0.0)

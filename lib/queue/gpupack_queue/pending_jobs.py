@@ -21,6 +21,7 @@ from gpupack_placement.cluster import Cluster
 from gpupack_placement.errors import AlreadyHeld
 from gpupack_placement.request import Gang, Request
 from gpupack_queue.job import Job, JobId, Rank, Tenant
+from gpupack_queue.start import Never
 
 _MAX_RELEASED_ROWS = 4096
 """The number of freed rows that are kept.
@@ -55,6 +56,8 @@ class RequestClass:
     job_classes: int = 0
     delayed_at_release: tuple[tuple[object, ...], int] | None = None
     """The reservations that a job would have delayed, and the number of releases then."""
+    never_fits: tuple[object, bool] | None = None
+    """Whether it fits on no empty cluster, with what the answer depends on."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +73,8 @@ class JobClass:
     """The time of the last search for victims for its first job that found none."""
     consolidation_searched_at: float | None = None
     """The time of the last search for moves for its first job that found none."""
+    never: tuple[object, Never | None] | None = None
+    """Why its jobs can never start, with what the answer depends on."""
 
     @property
     def head(self) -> PendingJob:

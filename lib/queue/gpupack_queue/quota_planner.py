@@ -6,17 +6,19 @@ GPUs of one key after another. Gangs on GPUs of several keys, each allowed by th
 not searched for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import inf
 
 from gpupack_devices.models import common_model
+from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement.cluster import Cluster
+from gpupack_placement.request import Gang
 from gpupack_queue.charge import Charge, ModelKey, min_charge
 from gpupack_queue.job import Job, Places, Tenant
-from gpupack_queue.pending_jobs import PendingJob, PendingJobs
 from gpupack_queue.quota_usage import QuotaUsage
 from gpupack_queue.reservation import Planner
+from gpupack_queue.tree import Tree
 from gpupack_queue.usage import Usage
 
 
@@ -26,6 +28,8 @@ class QuotaPlanner:
     def __init__(self, quota: QuotaUsage, plan: Planner) -> None:
         self._quota, self.plan = quota, plan
         self._left: dict[tuple[Tenant, tuple[str, ...]], float] = {}
+        self._no_usage = Usage(quota.tree)
+        self._unused: dict[tuple[Tenant, tuple[str, ...]], Mapping[ModelKey, float]] = {}
 
     def place(self, cluster: Cluster, job: Job) -> tuple[Places, Charge] | None:
         """Return places and what they count; None: nowhere, or not within the quota."""
@@ -62,20 +66,6 @@ class QuotaPlanner:
             left = self._left[key] = self._left_of(cluster, job)
         return left >= needed
 
-    def strict_heads(
-        self, waiting: PendingJobs, cluster: Cluster, tenant: Tenant
-    ) -> Iterator[PendingJob]:
-        """Yield the heads of lanes in the tenant's strict order that block it.
-
-        A queue head that lacks quota blocks only its own tenant.
-        """
-        scope = self._quota.strict_scope(tenant)
-        for job_class in waiting.job_classes() if scope is not None else ():
-            if self._quota.strict_scope(job_class.tenant) != scope:
-                continue
-            if job_class.tenant == tenant or self.may_fit_quota(cluster, job_class.head.job):
-                yield job_class.head
-
     def left_on_any_model(self, cluster: Cluster, job: Job) -> float:
         """Return how much more the quota allows of permitted models, with enough GPUs of them.
 
@@ -86,13 +76,47 @@ class QuotaPlanner:
         keys = self._quota.keys.possible(cluster, job.gang.request)
         return self._sum_left(job, keys)
 
-    def max_charge(self, cluster: Cluster, job: Job) -> float:
+    def max_charge(self, cluster: Cluster, tenant: Tenant, gang: Gang) -> float:
         """Return how much its quota would allow of permitted models if no other job ran."""
         if not self._quota.has_limits:
             return inf
-        leaf, unused = self._quota.tree.tenant(job.tenant), Usage(self._quota.tree)
-        keys = self._quota.keys.allowed(cluster, job.gang.request)
-        return sum(max(unused.available(leaf, key), 0) for key in keys) if keys else inf
+        unused = self._unused_by_key(cluster, tenant, gang)
+        return sum(unused.values()) if unused else inf
+
+    def usable_gang(self, cluster: Cluster, tenant: Tenant, gang: Gang) -> Gang | None:
+        """Return the gang on models of which the quota can allow a GPU, or one such share.
+
+        None: it can allow none of any permitted model. It is the gang itself if it can allow all.
+        """
+        request = gang.request
+        if not self._quota.has_limits or request.slices is not None:
+            return gang
+        unused = self._unused_by_key(cluster, tenant, gang)
+        least = min(request.milli, WHOLE_GPU)
+        keys = [key for key, milli in unused.items() if milli >= least]
+        if len(keys) == len(unused):
+            return gang
+        models = [model for key in keys for model in self._quota.keys.models_of(cluster, key)]
+        usable = common_models(request.models, tuple(models))
+        return replace(gang, request=replace(request, models=usable)) if usable else None
+
+    def _unused_by_key(
+        self, cluster: Cluster, tenant: Tenant, gang: Gang
+    ) -> Mapping[ModelKey, float]:
+        """Return by permitted key what the quota would allow if no other job ran."""
+        models = tenant, gang.request.models
+        known = self._unused.get(models)
+        if known is None:
+            leaf, keys = self.tree.tenant(tenant), self._quota.keys.allowed(cluster, gang.request)
+            available = self._no_usage.available
+            known = {key: max(available(leaf, key), 0) for key in keys}
+            self._unused[models] = known
+        return known
+
+    @property
+    def tree(self) -> Tree:
+        """Return the tree of quotas."""
+        return self._quota.tree
 
     def forget(self) -> None:
         """Forget cached answers after a change of the quota usage or of the cluster's models."""
@@ -111,14 +135,14 @@ class QuotaPlanner:
         quota, request = self._quota, job.gang.request
         keys = quota.keys.allowed(cluster, request)
         for key in keys if len(keys) > 1 else ():
-            models = _both(request.models, quota.keys.models_of(cluster, key))
+            models = common_models(request.models, quota.keys.models_of(cluster, key))
             requested = replace(job.gang, request=replace(request, models=models))
             places = self.plan(cluster, replace(job, gang=requested))
             if places is not None:
                 yield places, quota.charge(cluster, places)
 
 
-def _both(requested: tuple[str, ...], models: tuple[str, ...]) -> tuple[str, ...]:
+def common_models(requested: tuple[str, ...], models: tuple[str, ...]) -> tuple[str, ...]:
     """Return the models that are both requested and in `models`."""
     if not requested:
         return models

@@ -14,7 +14,7 @@ from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement.reasons import Refusal
 from gpupack_queue.charge import ANY, ModelKey
 from gpupack_queue.job import Job, JobId, Tenant
-from gpupack_queue.start import Start, lasting_start_text, start_text
+from gpupack_queue.start import Never, Start, Unsatisfied, lasting_start_text, start_text
 from gpupack_queue.tree import TOP, TreeNode
 
 _MINUTE: Final = 60
@@ -126,19 +126,24 @@ def does_not_fit(refusal: str) -> str:
 
 def never_fits(refusal: str) -> str:
     """Return the cause; `refusal` is that of the empty cluster, without current numbers."""
-    return f"can never start on these nodes: {refusal}; {NEW_NODES}"
+    return f"can never start on these nodes: {refusal}; {Never(Unsatisfied.NODES).needs}"
 
 
 def exceeds_quota(node: TreeNode, *, requested: int, maximum: float) -> str:
     """Return the cause for a job that its quota would not allow if nothing else ran."""
     return (
         f"can never start within its quota: {gpus_text(requested)} requested, {node_text(node)} "
-        f"may use at most {gpus_text(max(maximum, 0))} of these models; {LARGER_QUOTA}"
+        f"may use at most {gpus_text(max(maximum, 0))} of these models; "
+        f"{Never(Unsatisfied.QUOTA).needs}"
     )
 
 
-NEW_NODES: Final = "needs other nodes or another request"
-LARGER_QUOTA: Final = "needs a larger quota or a smaller request"
+def fits_no_permitted_model(node: TreeNode) -> str:
+    """Return the cause for a job that fits only on models of which its quota permits too few."""
+    return (
+        f"can never start within its quota: {node_text(node)} may use GPUs only of models that it "
+        f"does not fit on; {Never(Unsatisfied.QUOTA).needs}"
+    )
 
 
 def blocked_by_reservation_of(head: str) -> str:

@@ -14,10 +14,11 @@ from typing import Final
 from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement.cluster import Cluster
 from gpupack_placement.reasons import Reason, Refusal, count_text
-from gpupack_queue import start
+from gpupack_placement.serving import view_for
 from gpupack_queue.charge import ModelKey, min_charge
 from gpupack_queue.job import Job
 from gpupack_queue.reasons import Borrowed, Wait, WaitReason, gpus_text
+from gpupack_queue.start import Start, WhenReleased
 from gpupack_queue.state import State
 
 
@@ -31,6 +32,11 @@ class Remedies:
 
 NO_REMEDIES: Final = Remedies()
 
+_DEADLINES_HELP: Final = (
+    "a job or pod that holds what it needs ends; with activeDeadlineSeconds on such jobs the start "
+    "time is known"
+)
+
 
 def find_remedies(state: State, cluster: Cluster, job: Job, wait: Wait, now: float) -> Remedies:
     """Return what helps a job that waits for this reason; nothing changes."""
@@ -38,7 +44,8 @@ def find_remedies(state: State, cluster: Cluster, job: Job, wait: Wait, now: flo
         case WaitReason.UNSATISFIABLE:
             return Remedies(tuple(_for_unsatisfiable(job, wait)))
         case WaitReason.DOES_NOT_FIT if wait.refusal is not None:
-            return Remedies((*_for_refusal(job, wait.refusal), *start.start_remedies(wait.start)))
+            found_for_holders = _for_holders(state, cluster, job, wait.start)
+            return Remedies((*_for_refusal(job, wait.refusal), *found_for_holders))
         case WaitReason.QUOTA_EXCEEDED:
             found = _borrowed(state, cluster, job)
             return Remedies(tuple(_for_quota(state, cluster, job)), tuple(found))
@@ -52,9 +59,10 @@ def find_remedies(state: State, cluster: Cluster, job: Job, wait: Wait, now: flo
 
 def _for_unsatisfiable(job: Job, wait: Wait) -> Iterable[str]:
     if wait.refusal is None:
-        less = gpus_text(min_charge(job.gang) - wait.left)
-        most = gpus_text(wait.left)
-        yield f"its quota would allow it with {less} less: it may use at most {most}"
+        missing, most = min_charge(job.gang) - wait.left, gpus_text(wait.left)
+        if missing > 0:
+            less = gpus_text(missing)
+            yield f"its quota would allow it with {less} less: it may use at most {most}"
         yield f"a larger GPUQuota of its namespace allows {gpus_text(min_charge(job.gang))}"
         return
     yield from _for_refusal(job, wait.refusal)
@@ -75,6 +83,20 @@ def _for_refusal(job: Job, refusal: Refusal) -> Iterable[str]:
         less = count_text(workers - refusal.placed, "worker")
         fit = "could ever fit" if refusal.is_of_empty_cluster else "fit now"
         yield f"it would fit with {less} less: {refusal.placed} of {workers} {fit}"
+
+
+def _for_holders(state: State, cluster: Cluster, job: Job, start: Start) -> Iterable[str]:
+    """Yield what helps a job that waits for jobs or pods without a known end."""
+    if not isinstance(start, WhenReleased) or start.preempting or not start.holders:
+        return
+    yield _DEADLINES_HELP
+    free = int(view_for(cluster, job.gang.request).free_gpu_milli.sum())
+    if job.gang.request.gpus and free >= min_charge(job.gang):
+        is_on = state.quota.rules.consolidation.any
+        needs = "jobs are movable" if is_on else "queue.consolidation is on and jobs are movable"
+        yield f"enough GPUs are free on several nodes: consolidation helps if {needs}"
+    if state.quota.rules.preemption.reclaim and job.preempts:
+        yield "with a larger nominal quota of its namespace it preempts jobs that borrow"
 
 
 def _for_quota(state: State, cluster: Cluster, job: Job) -> Iterable[str]:

@@ -6,7 +6,8 @@ Backfill reservations follow EASY backfill. The earliest moment is found at whic
 start now if it ends by that moment, or if it leaves those places free: it is placed in the cluster
 of that moment, too, with the job that has the reservation. Where durations are exact, that job
 never starts later than without backfill. A job of unknown duration counts as ending after all
-others, the oldest first. A job that runs forever never ends.
+others, the oldest first. A job that runs forever never ends: nothing is reserved for a job that
+only its end would help.
 
 Source: Lifka, «The ANL/IBM SP Scheduling System» (JSSPP '95).
 """
@@ -51,9 +52,11 @@ class Reservation:
 class BackfillReservation:
     """A backfill reservation: the latest start of a queue head, and the cluster at that time.
 
-    The queue head is placed in that cluster. `placements` None: it fits nowhere, whatever ends, so
-    nothing is reserved. `guessed`: the reservation depends on learned durations of running jobs.
-    The head's guests count as gone.
+    The queue head is placed in that cluster. `placements` None: nothing is reserved, because it
+    fits nowhere, whatever ends. `start_at` infinite: no start time is known. `is_estimated`: it
+    depends on learned durations of running jobs. Jobs that were speculatively backfilled before the
+    head count as removed. `no_end_helps`: it would fit nowhere without the other reservations
+    either. `basis`: what a reservation without a start time depends on.
     """
 
     job: Job
@@ -63,6 +66,18 @@ class BackfillReservation:
     disruptions: int
     computed_at: float
     is_estimated: bool = False
+    no_end_helps: bool = False
+    basis: tuple[object, ...] = ()
+
+    def surely_ends_before(self, latest_end: float) -> bool:
+        """Tell whether a job with this deadline delays the head by no more than it must.
+
+        A head without a known start time waits for jobs without a deadline. They count as ending
+        after all jobs with one.
+        """
+        if self.start_at == inf:
+            return latest_end < inf
+        return not self.is_estimated and latest_end <= self.start_at
 
     def copy(self) -> "BackfillReservation":
         """Return a copy; jobs that are placed in its cluster later are not placed in this one's."""
@@ -93,7 +108,7 @@ class BackfillReservation:
     def include_start(self, running: RunningJob, *, is_speculative: bool) -> bool:
         """Include that the job runs; False: it takes reserved places.
 
-        `guest`: it was speculatively backfilled before the queue head.
+        `is_speculative`: it was speculatively backfilled before the queue head.
         """
         if self.placements is None:
             return True
@@ -112,7 +127,7 @@ class BackfillReservation:
             return True
         if is_speculative and running.job.expected_end(running.started) <= self.start_at < inf:
             return True
-        return not self.is_estimated and running.latest_end <= self.start_at < inf
+        return self.surely_ends_before(running.latest_end)
 
 
 def is_free(cluster: Cluster, job: Job, placements: Places) -> bool:

@@ -145,7 +145,7 @@ class RunningTable:
             since=running.protected_since,
             until=running.latest_end,
             estimate=inf if job.estimate is None else job.estimate,
-            ends=job.extends is None and (job.duration != inf or job.estimate is not None),
+            ends=job.extends is None and not job.is_endless,
             loses=job.extends is None,
         )
         self._running[line] = running

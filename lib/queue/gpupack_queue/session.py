@@ -20,6 +20,11 @@ class Session:
         self._held = [(reservation.job, reservation.placements) for reservation in reserved]
 
     @property
+    def snapshot(self) -> Cluster:
+        """Return the cluster as it was given; read-only."""
+        return self._snapshot
+
+    @property
     def cluster(self) -> Cluster:
         """Return the cluster for plans; read-only."""
         if not self._held and self._overlay is None:
@@ -36,6 +41,7 @@ class Session:
 
     def _own_overlay(self) -> Cluster:
         if self._overlay is None:
+            self._snapshot.emptied()  # one object for the snapshot and all its overlays
             self._overlay = self._snapshot.overlay()
         for job, places in self._held:
             adopt_job(self._overlay, job, places)

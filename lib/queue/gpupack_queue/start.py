@@ -1,27 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The start of a pending job: one typed answer, which every surface shows.
+"""The start of a pending job: one typed answer, by which the queue acts and which it shows.
 
     Now           it fits, and no job is before it
     At            at that time or before, since jobs that hold GPUs have deadlines or estimates
     WhenReleased  when holders without a known end, or victims, have released what they hold
-    Never         the cluster or the quota as they are cannot run it
+    Never         the nodes or the quota as they are cannot run it
     Unknown       the answer is not computed, or no holder decides it
 
-The reason for which a job waits, its position and what would help are other fields of `Wait`.
+A cycle needs only the difference between Now, Never and the rest (start_check.py). The rest is At,
+WhenReleased or Unknown, and is computed where it is shown (start_estimate.py). The reason for which
+a job waits, its position and what would help are other fields of `Wait`.
 """
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final, TypeAlias
 
-from gpupack_queue.job import JobId
+from gpupack_queue.charge import Charge
+from gpupack_queue.job import JobId, Places
 
 _LAST_YEAR: Final = dt.datetime(9999, 1, 1, tzinfo=dt.UTC).timestamp()
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """An admission by the next scheduling cycle."""
+    """An admission by this or the next scheduling cycle, with what the job counts there."""
+
+    placements: Places = ()
+    charge: Charge = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +57,31 @@ class WhenReleased:
     latest: At | None = None
 
 
+class Unsatisfied(Enum):
+    """The reason for which a job can never start."""
+
+    NODES = auto()
+    """It would not fit on the empty cluster."""
+    QUOTA = auto()
+    """Its quota would not allow it if no other job ran."""
+
+
+_NEEDS: Final = {
+    Unsatisfied.NODES: "needs other nodes or another request",
+    Unsatisfied.QUOTA: "needs a larger quota or a smaller request",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Never:
-    """No start until nodes, quotas or the job change."""
+    """No start until what `cause` names, or the job, changes."""
+
+    cause: Unsatisfied
+
+    @property
+    def needs(self) -> str:
+        """Return what has to change, in words."""
+        return _NEEDS[self.cause]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +91,21 @@ class Unknown:
     cause: str = ""
 
 
-_DEADLINES_HELP: Final = (
-    "a job or pod that holds what it needs ends; with activeDeadlineSeconds on such jobs the start "
-    "time is known"
-)
+class NotNow(Enum):
+    """The reason for which a job that can start some time does not start now.
+
+    Its start is At, WhenReleased or Unknown.
+    """
+
+    BEHIND_QUEUE_HEAD = auto()
+    """A queue head of its strict order is before it."""
+    NO_QUOTA = auto()
+    NO_GPUS = auto()
+    WOULD_DELAY = auto()
+    """It would take capacity that is reserved for a queue head."""
+    VICTIMS_HOLD_QUOTA = auto()
+    """Its quota allows it when jobs that are being preempted have ended."""
+
 
 Start: TypeAlias = Now | At | WhenReleased | Never | Unknown
 
@@ -112,13 +152,6 @@ def lasting_start_text(start: Start) -> str:
             return "no start time is known"
         case _:
             return ""
-
-
-def start_remedies(start: Start) -> tuple[str, ...]:
-    """Return what would make the answer better, where the answer itself shows it."""
-    if not isinstance(start, WhenReleased) or start.preempting or not start.holders:
-        return ()
-    return (_DEADLINES_HELP,)
 
 
 def format_time(at: float) -> str:

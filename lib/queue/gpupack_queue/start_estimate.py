@@ -18,7 +18,7 @@ from math import inf
 from typing import Final
 
 from gpupack_placement.cluster import Cluster
-from gpupack_queue.charge import Charge, min_charge
+from gpupack_queue.charge import NO_CHARGE, Charge, min_charge
 from gpupack_queue.estimate_cache import PlannedStart
 from gpupack_queue.job import Job, JobId, Places, RunningJob, Tenant
 from gpupack_queue.order import Order
@@ -29,6 +29,7 @@ from gpupack_queue.released import is_released_at_once
 from gpupack_queue.reservation import earliest_fit
 from gpupack_queue.start import At, Start, Unknown, WhenReleased
 from gpupack_queue.state import State
+from gpupack_queue.strict_order import StrictOrder
 
 MAX_AHEAD: Final = 16
 """The maximum number of jobs before it for which starts are computed.
@@ -51,11 +52,17 @@ class StartEstimate:
     """Start estimates for one state, of which only `state.estimates` changes."""
 
     def __init__(
-        self, state: State, cluster: Cluster, planner: QuotaPlanner, order: Order, now: float
+        self,
+        state: State,
+        cluster: Cluster,
+        planner: QuotaPlanner,
+        order: Order,
+        strict: StrictOrder,
+        now: float,
     ) -> None:
         """Use `cluster` of a session, in which reserved places are held."""
         self._state, self._cluster, self._planner = state, cluster, planner
-        self._order, self._now = order, now
+        self._order, self._strict, self._now = order, strict, now
 
     def estimate(self, entry: PendingJob) -> Start:
         """Return At, WhenReleased or Unknown."""
@@ -65,6 +72,8 @@ class StartEstimate:
         planned = self._planned([*(each.job for each in ahead), entry.job])
         own = planned[-1]
         if own.placements is None:
+            if own.holders:
+                return WhenReleased(own.holders)
             endless = any(each.placements and each.until == inf for each in planned[:-1])
             return Unknown(ENDLESS_BEFORE if endless else NOTHING_HELPS)
         strict = [each.start_at for each in self._strictly_before(entry, ahead, planned)]
@@ -92,6 +101,9 @@ class StartEstimate:
         """Return the jobs before it, at most one more than starts are computed for."""
         found = list[PendingJob]()
         for job_class in self._state.pending.job_classes():
+            never = self._state.never.answer(self._cluster, self._planner, job_class)
+            if never is not None:
+                continue
             before = self._order.count_before(entry, job_class)
             found += job_class.entries[: min(before, MAX_AHEAD + 1)]
         kept = {
@@ -111,8 +123,9 @@ class StartEstimate:
         quota = self._state.quota
         scope = quota.strict_scope(entry.job.tenant)
         for other, plan in zip(ahead, planned, strict=False):
-            same = quota.strict_scope(other.job.tenant) == scope
-            if scope is not None and same and plan.placements is not None:
+            if scope is None or quota.strict_scope(other.job.tenant) != scope:
+                continue
+            if plan.placements is not None and self._strict.compete(other.job, entry.job):
                 yield plan
 
     def _planned(self, jobs: Sequence[Job]) -> list[PlannedStart]:
@@ -154,13 +167,37 @@ class StartEstimate:
         at, placements = self._now, self._planner.plan(cluster, job)
         if placements is None:
             at, placements = earliest_fit(future, job, self._planner.plan)
+        if placements is None:
+            holders = self._endless_holders(job, held, also)
+            return PlannedStart(job, inf, None, NO_CHARGE, is_estimated=False, holders=holders)
         guessed = (future.is_estimated and at > self._now) or quota_at > self._now
         guessed = guessed or any(each.is_estimated for each in held)
         holders = quota_holders
-        if placements is not None and at == inf:
+        if at == inf:
             holders = self._without_end_on(placements) or quota_holders
-        charge = self._state.quota.charge(self._cluster, placements or ())
+        charge = self._state.quota.charge(self._cluster, placements)
         return PlannedStart(job, max(at, quota_at), placements, charge, guessed, holders)
+
+    def _endless_holders(
+        self, job: Job, held: Sequence[PlannedStart], also: Sequence[RunningJob]
+    ) -> tuple[JobId, ...]:
+        """Return the jobs that run forever where the job would fit without any of them."""
+        endless = {one.job.id: one for one in self._state.running if one.job.is_endless}
+        if not endless:
+            return ()
+        cluster = self._cluster.overlay()
+        gone = {**self._state.running.extra_workers, **endless}
+        for one in gone.values():
+            for placement in one.placements:
+                cluster.assume_free(placement)
+        ends = self._state.running.table.expected_ends(self._now, also)
+        future = ProjectedCluster(cluster, ends, removed=gone)
+        for each in held:
+            future.adopt(each.job, each.placements or ())
+        placements = self._planner.plan(cluster, job)
+        if placements is None:
+            _, placements = earliest_fit(future, job, self._planner.plan)
+        return () if placements is None else self._without_end_on(placements)
 
     def _preemptors(self) -> list[RunningJob]:
         """Return preemptors, which hold their places in the cluster already, as running jobs."""

@@ -3,12 +3,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from gpupack_placement.cluster import Cluster
 from gpupack_queue.drain import Drains
 from gpupack_queue.elastic_gangs import ElasticGangs
 from gpupack_queue.estimate_cache import EstimateCache
 from gpupack_queue.job import Job, JobId, Places, RunningJob
+from gpupack_queue.never import NeverAnswers
 from gpupack_queue.pending_jobs import Failures, PendingJobs
 from gpupack_queue.quota_usage import QuotaUsage
 from gpupack_queue.reservation import BackfillReservation, Reservation
@@ -61,6 +63,15 @@ class State:
     """The number of failures, repairs and configurations; each makes reservations void."""
     run_changes: int = 0
     """The number of jobs that began to run, ended or were withdrawn."""
+    open_ends: int = 0
+    """The number of ended jobs that had no deadline.
+
+    Each may let a queue head start of which no start time was known.
+    """
+    endless_ends: int = 0
+    """Those among them that were taken to run forever."""
+    never: NeverAnswers = field(default_factory=NeverAnswers)
+    """The jobs that can never start on the nodes and within the quotas of now."""
     estimates: EstimateCache = field(default_factory=EstimateCache)
     """The start estimates of the first pending jobs."""
 
@@ -79,6 +90,7 @@ class State:
             speculative=self.speculative.copy(),
             drains=dict(self.drains),
             elastic=self.elastic.copy(),
+            never=NeverAnswers(),
             estimates=EstimateCache(),
         )
 
@@ -157,6 +169,8 @@ class State:
     def record_end(self, running: RunningJob) -> None:
         """Record that a job no longer runs."""
         self.run_changes += 1
+        self.open_ends += running.latest_end == inf
+        self.endless_ends += running.job.is_endless
         for reservation in self._valid_reservations():
             reservation.cluster_then.remove_running(running)
 

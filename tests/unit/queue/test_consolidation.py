@@ -2,6 +2,7 @@
 """Movable jobs move for a job that does not fit only because the free GPUs are scattered."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -52,6 +53,13 @@ def test_one_job_moves_and_the_pending_job_gets_a_whole_node():
     world = fragmented().decide(at=10)
     assert world.log == ["large moves a", "large starts", "a starts"]
     assert world.where == {"a": "n1/1", "b": "n1/0", "large": "n0/0 n0/1"}
+
+
+def test_a_job_moves_for_one_that_only_endless_jobs_prevent():
+    world = World(node("n1", 2), node("n2", 2), node("n3", 1), rules=RULES)
+    world.runs("s1", "n1/0", duration=inf).runs("s2", "n2/0", duration=inf, movable=True)
+    world.runs("s3", "n3/0", duration=inf).submit("large", 2).decide(at=10)
+    assert world.log == ["large moves s2", "large starts", "s2 starts"]
 
 
 def test_without_the_rule_no_job_is_moved_for_another():

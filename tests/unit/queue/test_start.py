@@ -18,6 +18,7 @@ from gpupack_queue import (
     OrderPolicy,
     PreemptionRules,
     Unknown,
+    Unsatisfied,
     WaitReason,
     WhenReleased,
 )
@@ -131,7 +132,7 @@ def test_a_model_that_the_cluster_lacks_is_unsatisfiable_whether_or_not_it_is_bu
     if busy:
         world.runs("holder", "n1/0 n1/1", duration=10.0)
     wait = world.submit("job", request=Request(gpus=1, models=("B300",))).decide().explain("job")
-    assert (wait.reason, wait.start) == (WaitReason.UNSATISFIABLE, Never())
+    assert (wait.reason, wait.start) == (WaitReason.UNSATISFIABLE, Never(Unsatisfied.NODES))
     assert wait.message == (
         "can never start on these nodes: 0 of 1 node fits: 1 node: model is not B300 "
         "(nearest: NVIDIA H100 80GB HBM3 (80000 MiB)); needs other nodes or another request"
@@ -179,7 +180,7 @@ def test_the_answer_for_a_job_that_never_fits_names_the_best_node(request_, best
 def test_a_request_beyond_the_whole_quota_is_unsatisfiable():
     world = World(node("n1", 8), quotas=[quota("a", H100=limit(2, borrowing=1))], rules=CALM)
     wait = world.submit("job", 4, "a").decide().explain("job")
-    assert (wait.reason, wait.start) == (WaitReason.UNSATISFIABLE, Never())
+    assert (wait.reason, wait.start) == (WaitReason.UNSATISFIABLE, Never(Unsatisfied.QUOTA))
     assert wait.message == (
         "can never start within its quota: 4 GPUs requested, namespace a may use at most 3 GPUs of "
         "these models; needs a larger quota or a smaller request"

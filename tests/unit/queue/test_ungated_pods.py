@@ -10,8 +10,9 @@ from gpupack_queue import NO_PREEMPTION, Job, JobId, OrderPolicy, Tenant, Wait, 
 PATIENCE = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=10)
 
 
-def visit(world, gpus=1, tenant="", *, priority=0, starts=False):
-    job = Job(JobId("pod"), Gang(1, Request(gpus=gpus)), world.now, Tenant(tenant), priority)
+def visit(world, gpus=1, tenant="", *, priority=0, starts=False, request=None):
+    gang = Gang(1, request or Request(gpus=gpus))
+    job = Job(JobId("pod"), gang, world.now, Tenant(tenant), priority)
     found = world.queue.try_admit(job, world.cluster, world.now, world.plan)
     if starts and not isinstance(found, Wait):
         world.jobs["pod"] = job
@@ -59,7 +60,7 @@ def test_in_strict_order_an_ungated_pod_goes_behind_all_pending_jobs():
         quotas=[quota("a", cohort="strict"), quota("b", cohort="strict")],
         rules=PATIENCE,
     )
-    world.submit("large", 3, "a").decide()
+    world.runs("old", "n1/0", "a").submit("large", 2, "a").decide()
     assert visit(world, tenant="b").reason is WaitReason.BLOCKED_BY_QUEUE_HEAD
     assert not isinstance(visit(world, tenant="c"), Wait)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The request of a pod is read once and takes limited memory for any size."""
 
+import math
 import tracemalloc
 
 import msgspec
@@ -21,6 +22,7 @@ from gpupack_placement import (
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.ledger.placed_job import PlacedJob
 from gpupack_scheduler.ledger.watched_pod import WatchedPod
+from gpupack_scheduler.queueing.request import waiting_pod
 from gpupack_scheduler.requests import gang_request, pod_request
 from gpupack_scheduler.requests.node_rules import MAX_BYTES, MAX_CONDITIONS, MAX_VALUES
 
@@ -211,3 +213,19 @@ def test_of_a_watched_pod_stays_what_tells_whose_devices_it_holds():
     assert shown.metadata.labels == worker.metadata.labels
     assert shown.metadata.annotations == {names.DEVICES_ANNOTATION: "x"}
     assert shown.metadata.owner_references == worker.metadata.owner_references
+
+
+@pytest.mark.parametrize(
+    ("spec", "duration"),
+    [
+        ({}, math.inf),
+        ({"restartPolicy": "Always"}, math.inf),
+        ({"restartPolicy": "Always", "activeDeadlineSeconds": 600}, 600.0),
+        ({"restartPolicy": "Never"}, None),
+        ({"restartPolicy": "OnFailure", "activeDeadlineSeconds": 60}, 60.0),
+        ({"restartPolicy": "Never", "activeDeadlineSeconds": -1}, None),
+    ],
+)
+def test_a_pod_that_always_restarts_has_no_end_and_a_deadline_is_its_duration(spec, duration):
+    found = pod_request.of_call(called(pod("p"), **spec), ())
+    assert found.duration == waiting_pod(found).duration == duration

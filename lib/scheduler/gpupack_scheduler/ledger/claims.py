@@ -118,6 +118,8 @@ class PodClaim:
     priority: int = 0
     created: float = 0.0
     """Creation time of the pod, seconds since the epoch."""
+    duration: float | None = None
+    """Seconds that the pod runs at most; infinity: it has no end; None: unknown."""
     leaves: bool = False
     """True if the pod is being deleted."""
     begun: float | None = None

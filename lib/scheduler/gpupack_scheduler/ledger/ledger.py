@@ -281,4 +281,5 @@ class Ledger:
             since=self._clock(),
             priority=ask.priority,
             created=ask.created,
+            duration=ask.duration,
         )

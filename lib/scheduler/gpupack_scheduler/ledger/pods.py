@@ -225,6 +225,7 @@ class Pods:
             worker=worker_of(pod),
             priority=pod_request.queue_priority(pod.spec, self._max_priority),
             created=_moment(pod.metadata.creation_timestamp) or 0.0,
+            duration=pod_request.duration_of(pod.spec),
             begun=_moment(pod.status.start_time),
             checkpointed=_moment(checkpointed_at(pod.metadata.annotations)),
             leaves=pod.metadata.deletion_timestamp is not None,

@@ -125,7 +125,11 @@ def pod_job(
     if isinstance(pod, TerminatingHolder):
         return found
     return dataclasses.replace(
-        found, submitted=pod.created, priority=pod.priority, preemptible=evicts
+        found,
+        submitted=pod.created,
+        priority=pod.priority,
+        duration=pod.duration,
+        preemptible=evicts,
     )
 
 

@@ -131,6 +131,7 @@ def waiting_pod(ask: PodRequest) -> Job:
         submitted=ask.created,
         tenant=Tenant(ask.namespace),
         priority=ask.priority,
+        duration=ask.duration,
         name=f"{POD_NAME}{ask.name}",
     )
 

@@ -7,6 +7,7 @@ kube-scheduler has already applied the rules.
 """
 
 import dataclasses
+import math
 from collections.abc import Collection
 
 import msgspec
@@ -56,6 +57,8 @@ class PodRequest:
     """Priority in the queue, from `queue_priority`."""
     created: float = 0.0
     """Creation time of the pod, seconds since the epoch."""
+    duration: float | None = None
+    """Seconds that the pod runs at most, from `duration_of`."""
 
     def served(self) -> Request:
         """Return the request.
@@ -163,7 +166,20 @@ def _ask(
         refusal=refusal,
         priority=priority,
         created=created.timestamp() if (created := pod.metadata.creation_timestamp) else 0.0,
+        duration=duration_of(spec),
     )
+
+
+def duration_of(spec: objects.PodSpec) -> float | None:
+    """Return the seconds that a standalone pod runs at most; None: unknown.
+
+    A pod whose containers always restart has no end: a Deployment's or StatefulSet's pod, or a
+    notebook. A batch pod without a deadline has one that nothing states.
+    """
+    deadline = spec.active_deadline_seconds
+    if deadline is not None and deadline > 0:
+        return float(deadline)
+    return math.inf if spec.restart_policy == "Always" else None
 
 
 def _request(
