@@ -90,10 +90,13 @@ def is_stored_otherwise(path, value):
     """Return whether the API server drops this field, or adds fields to it in a list.
 
     A client that compares the rendering with what is stored then finds a difference each time:
-    kubectl apply prints "configured", and Argo CD says OutOfSync.
+    kubectl apply prints "configured", and Argo CD says OutOfSync. Where server-side apply handles
+    the whole field as one, it is a conflict with the manager that applied the same before.
     """
     if path.endswith(".matchConstraints.resourceRules"):
         return any("scope" not in rule for rule in value)
+    if path.endswith(".matchConstraints"):
+        return not {"matchPolicy", "namespaceSelector", "objectSelector"} <= set(value)
     if path.endswith(".containers.env"):
         return any(each.get("value", "set") == "" for each in value)
     if path.endswith(".additionalPrinterColumns"):

@@ -139,6 +139,21 @@ terms are counted first: if there are too many, no expression walks through them
 {{- end }}
 
 {{/*
+Fields of matchConstraints with the API server's defaults. Server-side apply handles matchConstraints as
+one field: if a default is left out, what is applied differs from what is stored, and `kubectl apply
+--server-side` reports a conflict with the manager that applied the same before, such as helm.
+*/}}
+{{- define "gpupack.matchDefaults" -}}
+matchPolicy: Equivalent
+objectSelector: {}
+{{- end }}
+
+{{- define "gpupack.allNamespaces" -}}
+{{ include "gpupack.matchDefaults" . }}
+namespaceSelector: {}
+{{- end }}
+
+{{/*
 Namespaces whose pods have no access to the devices of nodes. Only a cluster administrator may label
 namespaces, so the label `privileged` is the administrator's decision.
 */}}
@@ -152,6 +167,7 @@ namespaceSelector:
     - key: pod-security.kubernetes.io/enforce
       operator: NotIn
       values: [privileged]
+{{ include "gpupack.matchDefaults" . }}
 {{- end }}
 
 {{/*
