@@ -149,13 +149,13 @@ def answer_invalid_parameter(call: Call, error: ValidationException) -> Response
         return _problem(400, f"{field} is missing: add it", field=field, fix="add it")
     value = value_at(call, field, in_body=found.get("source") == "body")
     if words := _pattern_in_words(text):
-        return _problem(
-            400, f"{field} is {value!r}: write {words}", field=field, value=value, fix=words
-        )
+        fix = f"write {words}"
+        return _problem(400, f"{field} is {value!r}: {fix}", field=field, value=value, fix=fix)
     choices, words = ", ".join(choices_of(call, field)), in_words(text)
     fix = f"use one of {choices}" if choices else f"write {words}" if words else text
     name = "the body" if field == BODY else field
-    detail = f"{name} is {value!r}: {fix}" if value else f"{name}: {fix}"
+    is_given = value or field in call.query_params
+    detail = f"{name} is {value!r}: {fix}" if is_given else f"{name}: {fix}"
     return _problem(400, detail, field=field, value=value, fix=fix)
 
 

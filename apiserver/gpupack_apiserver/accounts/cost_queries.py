@@ -210,7 +210,8 @@ def period_of(query: CostQuery, now: float) -> Period:
     since = max(_timestamp(query.since, until - DEFAULT_DAYS * DAY_SECONDS), 0.0)
     if since > until:
         field, value = ("until", query.until) if query.since is None else ("since", query.since)
-        raise CallInvalid(field, value, "name a `since` before `until` and before now, after 1970")
+        shown = value.isoformat() if value else ""
+        raise CallInvalid(field, shown, "name a `since` before `until` and before now, after 1970")
     first = hour_of(since) // step * step
     return Period(first, max(-int(-until // step) * step, first + step))
 

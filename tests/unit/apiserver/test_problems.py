@@ -44,7 +44,7 @@ async def test_an_invalid_parameter_is_answered_with_value_and_fix(call, query, 
             TEAM | {"quotas": [{"namespace": "Team", "spec": {}}]},
             "quotas[0].namespace",
             "Team",
-            "lower-case letters, digits and '-'",
+            "write lower-case letters, digits and '-'",
         ),
     ],
 )
@@ -92,6 +92,20 @@ async def test_the_detail_alone_says_the_field_the_value_and_the_fix(call, path,
     found = await call(path, user="tenant", body=body)
     assert found.status == 400
     assert found.body["detail"].startswith(detail)
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "fix"),
+    [
+        ("jobs", "limit", "write a whole number"),
+        ("jobs", "phase", "use one of Admitted, "),
+        ("cost", "since", "write a time such as "),
+    ],
+)
+async def test_an_empty_parameter_is_shown_as_any_other_value(call, path, field, fix):
+    found = await call(path, **{field: ""})
+    assert found.status == 400
+    assert found.body["detail"].startswith(f"{field} is '': {fix}")
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"memory_gb": 1e400}', b"gpu_count=1"])

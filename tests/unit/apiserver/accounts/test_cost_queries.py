@@ -5,6 +5,7 @@ import asyncio
 import csv
 import datetime as dt
 import io
+import re
 import threading
 from unittest.mock import AsyncMock
 
@@ -248,7 +249,7 @@ def test_extreme_times_are_handled(zone):
     last = dt.datetime(9999, 12, 31, 23, 59, tzinfo=zone)
     period = period_of(asked(since=first, until=last), DAY)
     assert (period.since, period.until) == (0, DAY)
-    with pytest.raises(CallInvalid, match="since is"):
+    with pytest.raises(CallInvalid, match=re.escape(f"since is '{last.isoformat()}'")):
         period_of(asked(since=last, until=first), DAY)
     with pytest.raises(CallInvalid, match="until is '0001-01-01"):
         period_of(asked(until=first), DAY)
