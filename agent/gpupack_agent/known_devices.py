@@ -24,11 +24,12 @@ import msgspec
 
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.grading import hysteresis, rules
-from gpupack_agent.grading.grade import is_worse
+from gpupack_agent.grading.grade import Grade, is_worse
 from gpupack_agent.grading.hysteresis import format_time
 from gpupack_agent.inventory.base import Findings
+from gpupack_agent.inventory.facts import GpuFacts
 from gpupack_agent.outages import Outage
-from gpupack_crds.gpunode import MAX_CAUSES, GpuDevice, GpuNodeStatus
+from gpupack_crds.gpunode import MAX_CAUSES, MAX_XIDS, GpuDevice, GpuNodeStatus
 
 GONE_CAUSE = (
     "the driver no longer lists this GPU; if it was removed from the host, delete this GPUNode"
@@ -97,17 +98,15 @@ def _as_gone(device: GpuDevice) -> GpuDevice:
     return msgspec.structs.replace(device, health="Failed", cause=GONE_CAUSE, causes=(GONE_RULE,))
 
 
-def _with_xids(device: GpuDevice, xids: frozenset[int]) -> GpuDevice:
-    """Count XIDs against a GPU that were reported earlier, such as before this agent started."""
-    counted = tuple(sorted(xids.union(device.xids)))
-    earlier = rules.grade_gpu(None, counted)
-    if is_worse(earlier.health, device.health):
-        causes = tuple(dict.fromkeys(earlier.causes + device.causes))[:MAX_CAUSES]
-        return msgspec.structs.replace(
-            device, xids=counted, health=earlier.health, cause=earlier.cause, causes=causes
-        )
-    causes = tuple(dict.fromkeys(device.causes + earlier.causes))[:MAX_CAUSES]
-    return msgspec.structs.replace(device, xids=counted, causes=causes)
+def _with_grade(device: GpuDevice, grade: Grade) -> GpuDevice:
+    """Return the device with a grade in addition to its own; the worse of the two counts."""
+    causes = (*device.causes, *grade.causes)
+    if is_worse(grade.health, device.health):
+        causes = (*grade.causes, *device.causes)
+        device = msgspec.structs.replace(device, health=grade.health, cause=grade.cause)
+    return msgspec.structs.replace(
+        device, xids=grade.xids[:MAX_XIDS], causes=tuple(dict.fromkeys(causes))[:MAX_CAUSES]
+    )
 
 
 def _xids_of(devices: Iterable[GpuDevice]) -> dict[str, frozenset[int]]:
@@ -213,7 +212,7 @@ class KnownDevices:
         self._xids, self._last_graded, self._worst_states = {}, {}, {}
         self._on_forget()
         found = tuple(device for device in self.findings.devices if device.cause != GONE_CAUSE)
-        self._publish(dataclasses.replace(self.findings, devices=found))
+        self._publish(dataclasses.replace(self.findings, devices=found, xids={}))
 
     @property
     def next_change(self) -> asyncio.Event:
@@ -221,18 +220,25 @@ class KnownDevices:
         return self._changed
 
     def _set(self, found: Findings, *, known: Mapping[str, GpuDevice]) -> None:
-        counted = [
-            _with_xids(device, self._xids.get(_gpu(device), frozenset()))
-            for device in found.devices
+        facts = {each.uuid: each for each in found.facts}
+        graded = [
+            _with_grade(device, self._grade(_gpu(device), found, facts)) for device in found.devices
         ]
-        # A restarted process that queries the driver knows no errors from before its start.
-        self._xids |= _xids_of(counted)
         now = dt.datetime.now(dt.UTC)
-        graded = [self._apply_hysteresis(device, now) for device in counted]
-        answered = {facts.uuid for facts in found.facts}
-        devices = with_since(known, merge(known.values(), graded, answered), now=now)
+        shown = [self._apply_hysteresis(device, now) for device in graded]
+        devices = with_since(known, merge(known.values(), shown, facts), now=now)
         self._last_graded = {device.uuid: device for device in devices}
         self._publish(dataclasses.replace(found, devices=devices))
+
+    def _grade(self, gpu: str, found: Findings, facts: Mapping[str, GpuFacts]) -> Grade:
+        """Grade a GPU by its facts, its XIDs of this scan, and those that were reported earlier.
+
+        A restarted process that queries the driver knows no errors from before its start.
+        """
+        reported = self._xids.get(gpu, frozenset()).union(found.xids.get(gpu, ()))
+        grade = rules.grade_gpu(facts.get(gpu), reported)
+        self._xids[gpu] = frozenset(grade.xids)
+        return grade
 
     def _apply_hysteresis(self, seen: GpuDevice, now: dt.datetime) -> GpuDevice:
         worst = self._worst_states.pop(seen.uuid, seen)

@@ -17,6 +17,9 @@ MAX_GPUS = 128
 MAX_CAUSES = 16
 """Maximum health rules that report one GPU."""
 
+MAX_XIDS = 32
+"""Maximum XIDs of one GPU; the catalogue has fewer that change a grade."""
+
 MAX_MAINTENANCE = 16
 """Maximum maintenance entries of one node."""
 
@@ -105,7 +108,7 @@ class GpuDevice(Wire, frozen=True):
         described(
             "XID errors that the driver reported. They count until the node boots or this GPUNode "
             "is deleted.",
-            max_length=32,
+            max_length=MAX_XIDS,
         ),
     ] = ()
     numa_node: (

@@ -1,32 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of the source that counts for each fact of a GPU, and the effect on its grade.
+"""The table of the source that counts for each fact of a GPU.
 
 A fact that the driver itself reports takes precedence: the driver is queried at each scan, while
 the exporter's figure can be as old as the exporter's interval. The exporter adds the facts that the
 driver does not report. XIDs count from both, because neither sees those from before its start. So a
 wrong or failed exporter only affects facts that the driver does not report. It improves no GPU's
-grade: it can only add causes.
+grade, which depends on these facts alone: it can only add causes.
 """
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal
 
-import msgspec
-
-from gpupack_agent.grading import catalogue, rules
-from gpupack_agent.grading.grade import is_worse
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.facts import GpuFacts
 from gpupack_crds.devices import BYTES_PER_MIB
-from gpupack_crds.gpunode import MAX_CAUSES, GpuDevice
 
 Figures = Mapping[str, Mapping[str, float]]
 """The figures of an exporter, by UUID, then by DCGM's name of the field."""
 
 Source = Literal["NVML, else DCGM", "both"]
-MAX_XIDS: Final = 32
-"""The largest number of XIDs that GPUNode accepts."""
 MAX_FIGURE: Final = 2.0**63
 
 
@@ -35,7 +28,7 @@ class Field:
     """One row of the table.
 
     Attributes:
-        fact: the fact of `inventory.facts`, as part.name; `xids` is a fact of the device.
+        fact: the fact of `inventory.facts`, as part.name; `xids` is a part of the findings.
         dcgm: DCGM's name of the field, as the exporter shows it.
         source: the source that counts.
         why: the reason for this choice.
@@ -131,25 +124,15 @@ def merge(findings: Findings, figures_by_gpu: Figures, ignored_xids: Mapping[str
     """
     if not figures_by_gpu:
         return findings
-    facts = {
-        gpu.uuid: _add_missing_facts(gpu, figures_by_gpu.get(gpu.uuid, {}))
-        for gpu in findings.facts
-    }
-    devices = tuple(
-        _with_grade(device, facts.get(uuid), active_xid(figures_by_gpu, uuid, ignored_xids))
-        for device in findings.devices
-        for uuid in [device.mig_parent or device.uuid]
+    facts = tuple(
+        _add_missing_facts(gpu, figures_by_gpu.get(gpu.uuid, {})) for gpu in findings.facts
     )
-    return dataclasses.replace(findings, devices=devices, facts=tuple(facts.values()))
-
-
-def active_xid(figures_by_gpu: Figures, uuid: str, ignored_xids: Mapping[str, int]) -> int | None:
-    """Return the XID of the exporter that counts against a GPU; None: there is none."""
-    number = _value(XIDS, figures_by_gpu.get(uuid, {}))
-    if number is None or number == ignored_xids.get(uuid) or not catalogue.affects_grade(number):
-        return None
-    found: int = number
-    return found
+    xids = dict(findings.xids)
+    for uuid, figures in figures_by_gpu.items():
+        number = _value(XIDS, figures)
+        if number is not None and number != ignored_xids.get(uuid):
+            xids[uuid] = (*xids.get(uuid, ()), number)
+    return dataclasses.replace(findings, facts=facts, xids=xids)
 
 
 def _add_missing_facts(gpu: GpuFacts, figures: Mapping[str, float]) -> GpuFacts:
@@ -170,21 +153,6 @@ def _add_missing_facts(gpu: GpuFacts, figures: Mapping[str, float]) -> GpuFacts:
 def _value(field: Field, figures: Mapping[str, float]) -> Any:
     value = figures.get(field.dcgm)
     return None if value is None or value > field.maximum else field.convert(value)
-
-
-def _with_grade(device: GpuDevice, facts: GpuFacts | None, xid: int | None) -> GpuDevice:
-    """Return the device with further causes; its grade never improves."""
-    numbers = () if xid is None else (xid,)
-    grade = rules.grade_gpu(facts, numbers)
-    xids = tuple(dict.fromkeys((*device.xids, *numbers)))[:MAX_XIDS]
-    if is_worse(grade.health, device.health):
-        causes = (*grade.causes, *device.causes)
-        device = msgspec.structs.replace(device, health=grade.health, cause=grade.cause)
-    else:
-        causes = (*device.causes, *grade.causes)
-    return msgspec.structs.replace(
-        device, xids=xids, causes=tuple(dict.fromkeys(causes))[:MAX_CAUSES]
-    )
 
 
 def render_table() -> str:

@@ -131,8 +131,3 @@ def finding(number: int) -> Finding | None:
     if health == "Healthy":
         return None
     return Finding(known.kind.value, health, f"XID {number}: {known.name}: {advice}")
-
-
-def affects_grade(number: int) -> bool:
-    """Tell whether an XID changes the grade of a GPU."""
-    return finding(number) is not None

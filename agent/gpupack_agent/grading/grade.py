@@ -33,11 +33,13 @@ class Grade:
         health: health of the worst finding.
         cause: text of the worst finding.
         causes: names of the rules of all findings, the worst first, MAX_CAUSES at most.
+        xids: the XIDs that count against the GPU.
     """
 
     health: Health = "Healthy"
     cause: str = ""
     causes: tuple[str, ...] = ()
+    xids: tuple[int, ...] = ()
 
 
 def worst_grade(findings: Iterable[Finding]) -> Grade:

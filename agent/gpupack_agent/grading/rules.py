@@ -117,9 +117,10 @@ RULES: Final[tuple[Rule, ...]] = (
 
 def grade_gpu(facts: GpuFacts | None, xids: Iterable[int]) -> Grade:
     """Return the grade of a GPU; if `facts` is None, only its XIDs are known."""
-    return worst_grade(
-        [*_fact_findings(facts), *_xid_findings(xids)] if facts else list(_xid_findings(xids))
-    )
+    of_xids = {number: found for number in sorted(xids) if (found := catalogue.finding(number))}
+    of_facts = _fact_findings(facts) if facts else ()
+    grade = worst_grade([*of_facts, *of_xids.values()])
+    return dataclasses.replace(grade, xids=tuple(of_xids))
 
 
 def _fact_findings(facts: GpuFacts) -> Iterator[Finding]:
@@ -131,9 +132,3 @@ def _fact_findings(facts: GpuFacts) -> Iterator[Finding]:
     for rule in RULES:
         if text := rule.describe(facts):
             yield Finding(rule.name, rule.health, text)
-
-
-def _xid_findings(xids: Iterable[int]) -> Iterator[Finding]:
-    for number in sorted(xids):
-        if found := catalogue.finding(number):
-            yield found

@@ -23,6 +23,8 @@ class Findings:
     """Whether anything ran on a GPU since the last scan, by UUID; missing: not known."""
     facts: tuple[GpuFacts, ...] = dataclasses.field(default=(), compare=False)
     """The driver's facts about each GPU, which change from scan to scan."""
+    xids: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict, compare=False)
+    """The XIDs that each GPU raised, by its UUID, whatever they mean."""
     minors: Mapping[str, int] = dataclasses.field(default_factory=dict, compare=False)
     """Minor number of each GPU's device node, by UUID; missing: not known. A MIG slice has that of
     its GPU."""

@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 from gpupack_agent.errors import InventoryUnavailable
-from gpupack_agent.grading import rules
 from gpupack_agent.inventory import driver_files, mig, mig_partitioning
 from gpupack_agent.inventory.activity import Activity
 from gpupack_agent.inventory.base import Findings
@@ -34,9 +33,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 NVML = "libnvidia-ml.so.1"
-
-MAX_XIDS = 32
-"""The largest number of XIDs that GPUNode accepts; fewer than that matter."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,6 +102,7 @@ class NvmlReader:
         return Findings(
             devices=devices,
             facts=tuple(facts for facts, _ in described),
+            xids=self._xids.by_gpu(),
             driver_version=driver,
             busy=self._activity.busy({gpu.uuid: gpu.handle for gpu in gpus}),
             minors=minors,
@@ -137,15 +134,9 @@ class NvmlReader:
 
     def _describe(self, gpu: _Gpu, facts: GpuFacts) -> tuple[GpuFacts, list[GpuDevice]]:
         """Describe a GPU, or its slices if it is in MIG mode."""
-        xids = self._xids.xids_of(gpu.uuid)
-        grade = rules.grade_gpu(facts, xids)
         describe = functools.partial(
             GpuDevice,
             index=gpu.index,
-            health=grade.health,
-            cause=grade.cause,
-            causes=grade.causes,
-            xids=tuple(sorted(xids)[:MAX_XIDS]),
             numa_node=facts.board.numa_node,
             architecture=facts.board.architecture or "",
             serial=facts.board.serial or "",

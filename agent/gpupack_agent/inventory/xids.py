@@ -2,8 +2,8 @@
 """The driver's events: the XIDs that each GPU has raised.
 
 NVML can only wait for events in a blocking call, so a separate thread does it. The thread notifies
-the agent of each event. Events from before the registration are not visible. An XID that matters is
-kept; `grading.rules` defines for how long.
+the agent of each event. Events from before the registration are not visible. Whether an XID counts,
+and for how long, is decided in `grading.rules`.
 """
 
 import collections
@@ -12,8 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-
-from gpupack_agent.grading import catalogue
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +35,10 @@ class XidWatcher:
         self._xids: dict[str, set[int]] = collections.defaultdict(set)
         self._lock = threading.Lock()
 
-    def xids_of(self, uuid: str) -> frozenset[int]:
-        """Return the XIDs of one GPU."""
+    def by_gpu(self) -> dict[str, tuple[int, ...]]:
+        """Return the XIDs of each GPU that raised one, by UUID."""
         with self._lock:
-            return frozenset(self._xids[uuid])
+            return {uuid: tuple(sorted(xids)) for uuid, xids in self._xids.items()}
 
     def forget(self) -> None:
         """Forget all XIDs, because the GPUs were repaired."""
@@ -101,9 +99,8 @@ class XidWatcher:
         if event.eventType == self._nvml.nvmlEventTypeXidCriticalError:
             uuid = self._uuid(event.device)
             log.warning("GPU %s raised XID %d", uuid, event.eventData)
-            if catalogue.affects_grade(event.eventData):
-                with self._lock:
-                    self._xids[uuid].add(event.eventData)
+            with self._lock:
+                self._xids[uuid].add(event.eventData)
         self._notify()
 
     def _uuid(self, handle: Any) -> str:

@@ -9,6 +9,7 @@ import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
+from graded import graded
 
 from gpupack_agent.dcgm import exporter as exporter_module
 from gpupack_agent.dcgm.address import AUTO, ExporterPods, url_of
@@ -67,7 +68,7 @@ async def test_the_exporters_figures_are_added_to_a_scan():
         await scrape_once(exporter)
     found = exporter.merge(scan())
     assert found.facts[0].load.sm_active_percent == pytest.approx(91.3377)
-    assert [gpu.health for gpu in found.devices] == ["Healthy", "Failed"]
+    assert [gpu.health for gpu in graded(found)] == ["Healthy", "Failed"]
     assert found.facts[1].errors.nvlink_replays == 7
 
 
@@ -130,7 +131,7 @@ async def test_the_last_figures_count_for_a_while_after_a_failure():
         await scrape_once(exporter)
     await scrape_once(exporter)
     now += STALE_SECONDS - 1
-    assert exporter.merge(scan()).devices[1].health == "Failed"
+    assert graded(exporter.merge(scan()))[1].health == "Failed"
     now += 2
     assert exporter.merge(scan()) == scan()
 
@@ -158,15 +159,15 @@ async def test_an_ignored_xid_counts_again_after_another_value():
     async with shown(of_one) as url:
         exporter = Exporter(url)
         await scrape_once(exporter)
-        assert exporter.merge(scan()).devices[0].xids == (79,)
+        assert graded(exporter.merge(scan()))[0].xids == (79,)
         exporter.forget()
         await scrape_once(exporter)
-        assert exporter.merge(scan()).devices[0].xids == ()
+        assert graded(exporter.merge(scan()))[0].xids == ()
         number = 0
         await scrape_once(exporter)
         number = 79
         await scrape_once(exporter)
-    assert exporter.merge(scan()).devices[0].xids == (79,)
+    assert graded(exporter.merge(scan()))[0].xids == (79,)
 
 
 async def test_the_exporter_is_queried_periodically_and_no_scan_waits(monkeypatch):
@@ -185,7 +186,7 @@ async def test_the_exporter_is_queried_periodically_and_no_scan_waits(monkeypatc
         async with asyncio.timeout(30):
             while asks.qsize() < 3:
                 await asyncio.sleep(0.01)
-        assert exporter.merge(scan()).devices[1].health == "Failed"
+        assert graded(exporter.merge(scan()))[1].health == "Failed"
         running.cancel()
 
 

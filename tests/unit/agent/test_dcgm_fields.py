@@ -3,12 +3,12 @@ import dataclasses
 import pathlib
 
 import pytest
+from graded import graded
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpupack_agent.dcgm import fields
 from gpupack_agent.dcgm.fields import FIELDS, NAMES, merge
-from gpupack_agent.grading import rules
 from gpupack_agent.grading.grade import HEALTH_ORDER
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.facts import Errors, GpuFacts, Load
@@ -23,16 +23,8 @@ def findings(load=None, errors=None, xids=(), **device):
     facts = GpuFacts(
         uuid="GPU-0", index=0, name="H200", load=load or Load(), errors=errors or Errors()
     )
-    grade = rules.grade_gpu(facts, xids)
-    figures_of_gpu = {
-        "uuid": "GPU-0",
-        "health": grade.health,
-        "cause": grade.cause,
-        "causes": grade.causes,
-        "xids": xids,
-    }
-    gpu = GpuDevice(index=0, model="H200", memory_mib=1000, **(figures_of_gpu | device))
-    return Findings(devices=(gpu,), facts=(facts,))
+    gpu = GpuDevice(index=0, model="H200", memory_mib=1000, **({"uuid": "GPU-0"} | device))
+    return Findings(devices=(gpu,), facts=(facts,), xids={"GPU-0": xids})
 
 
 def with_figures(found, *, ignored_xids=None, **figures):
@@ -76,25 +68,25 @@ def test_units_become_ours():
 
 
 def test_an_xid_that_only_dcgm_shows_counts():
-    (gpu,) = with_figures(findings(), DEV_XID_ERRORS=79.0).devices
+    (gpu,) = graded(with_figures(findings(), DEV_XID_ERRORS=79.0))
     assert (gpu.health, gpu.xids, gpu.causes) == ("Failed", (79,), ("XidRestartHost",))
 
 
 @pytest.mark.parametrize("number", [0, 13, 31, 109, 154, 999, 5000])
 def test_an_xid_of_an_application_changes_nothing(number):
-    assert with_figures(findings(), DEV_XID_ERRORS=float(number)) == findings()
+    assert graded(with_figures(findings(), DEV_XID_ERRORS=float(number))) == findings().devices
 
 
 def test_an_xid_from_before_the_repair_does_not_count():
     found = with_figures(findings(), DEV_XID_ERRORS=79.0, ignored_xids={"GPU-0": 79})
-    assert found.devices[0].health == "Healthy"
+    assert graded(found)[0].health == "Healthy"
     found = with_figures(findings(), DEV_XID_ERRORS=48.0, ignored_xids={"GPU-0": 79})
-    assert found.devices[0].xids == (48,)
+    assert graded(found)[0].xids == (48,)
 
 
 def test_an_xid_counts_against_each_slice_of_its_gpu():
     found = findings(uuid="MIG-0", mig_parent="GPU-0")
-    assert with_figures(found, DEV_XID_ERRORS=79.0).devices[0].health == "Failed"
+    assert graded(with_figures(found, DEV_XID_ERRORS=79.0))[0].health == "Failed"
 
 
 def test_a_gpu_that_the_driver_does_not_name_stays_unknown():
@@ -122,7 +114,7 @@ def test_without_an_answer_a_scan_stays_as_it_is():
 )
 def test_no_exporter_improves_a_gpus_health(errors, xids, figures):
     found = findings(errors=errors, xids=tuple(sorted(xids)))
-    (before,), (after,) = found.devices, merge(found, {"GPU-0": figures}, {}).devices
+    (before,), (after,) = graded(found), graded(merge(found, {"GPU-0": figures}, {}))
     assert HEALTH_ORDER.index(after.health) >= HEALTH_ORDER.index(before.health)
     assert set(before.causes) <= set(after.causes)
     assert set(before.xids) <= set(after.xids)

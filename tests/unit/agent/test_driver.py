@@ -12,6 +12,7 @@ import types
 import faked_driver
 import pytest
 from fake_nvml import gpu, mig_slice
+from graded import graded
 
 from gpupack_agent.errors import DriverTimeout, InventoryUnavailable
 from gpupack_agent.inventory import driver, driver_process
@@ -200,11 +201,12 @@ async def test_an_xid_starts_a_scan_and_counts_until_errors_are_forgotten(host):
     host.is_now(gpu(0, events=8), event=79)
     await inventory.scan()
     await asyncio.wait_for(inventory.changed(), 30)
-    (device,) = (await inventory.scan()).devices
+    (device,) = graded(await inventory.scan())
     assert (device.health, device.xids) == ("Failed", (79,))
     inventory.forget()
     await asyncio.wait_for(inventory.changed(), 30)
-    assert health(await inventory.scan()) == {0: "Healthy"}
+    (device,) = graded(await inventory.scan())
+    assert (device.health, device.xids) == ("Healthy", ())
 
 
 async def test_without_an_event_a_scan_is_due_after_a_while(host):
@@ -268,7 +270,7 @@ async def test_errors_forgotten_during_a_scan_do_not_count_in_that_scan(host, mo
     inventory = host.inventory()
     await inventory.scan()
     await inventory.changed()
-    assert (await inventory.scan()).devices[0].xids == (79,)
+    assert graded(await inventory.scan())[0].xids == (79,)
     original_scan = inventory._process.scan
 
     async def scan_and_forget(skip):
@@ -278,7 +280,7 @@ async def test_errors_forgotten_during_a_scan_do_not_count_in_that_scan(host, mo
         return found
 
     monkeypatch.setattr(inventory._process, "scan", scan_and_forget)
-    assert (await inventory.scan()).devices[0].xids == ()
+    assert graded(await inventory.scan())[0].xids == ()
 
 
 async def test_a_driver_that_returns_is_queried_by_a_new_process(host):

@@ -7,7 +7,6 @@ import itertools
 
 import pytest
 
-from gpupack_agent.grading import catalogue
 from gpupack_agent.grading.catalogue import CATALOGUE, CLASS_GRADES, XidClass
 from gpupack_agent.grading.grade import Finding, worst_grade
 from gpupack_agent.grading.hysteresis import apply_hysteresis
@@ -79,7 +78,7 @@ def test_every_class_of_xids_has_its_grade(kind):
     for number in numbers:
         grade = grade_gpu(WELL, {number})
         assert grade.health == CLASS_GRADES[kind][0]
-        assert catalogue.affects_grade(number) is (grade.health != "Healthy")
+        assert grade.xids == ((number,) if grade.health != "Healthy" else ())
         if grade.health != "Healthy":
             assert grade.cause.startswith(f"XID {number}: ")
             assert grade.causes == (kind.value,)

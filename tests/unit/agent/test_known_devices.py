@@ -4,8 +4,9 @@ import datetime as dt
 import pytest
 
 from gpupack_agent.errors import InventoryUnavailable
+from gpupack_agent.grading import catalogue
 from gpupack_agent.inventory.base import Findings
-from gpupack_agent.inventory.facts import GpuFacts, Load
+from gpupack_agent.inventory.facts import Errors, GpuFacts, Load
 from gpupack_agent.known_devices import (
     STALE_SECONDS,
     KnownDevices,
@@ -14,7 +15,7 @@ from gpupack_agent.known_devices import (
     real_devices,
     with_since,
 )
-from gpupack_crds.gpunode import GpuNodeStatus
+from gpupack_crds.gpunode import MAX_XIDS, GpuNodeStatus
 
 
 def test_a_gpu_that_disappears_stays_as_failed(build):
@@ -117,7 +118,8 @@ def test_deleting_the_gpunode_clears_past_errors(build):
 
 def test_a_new_error_is_added_to_those_of_before(restarted, build):
     restarted.restore(recorded(build))
-    restarted.update(Findings(devices=(build.device(0, health="Degraded", xids=(94,)),)))
+    degraded = build.device(0, health="Degraded")
+    restarted.update(Findings(devices=(degraded,), xids={degraded.uuid: (94,)}))
     (device,) = restarted.findings.devices
     assert (device.health, device.xids) == ("Failed", (94, 95))
 
@@ -181,7 +183,7 @@ def test_an_agent_that_starts_while_the_driver_hangs_keeps_the_recorded_gpus(bui
 
 def test_errors_outlive_the_process_that_received_them(build):
     known_devices = KnownDevices()
-    known_devices.update(Findings(devices=(build.device(0, xids=(79,), health="Failed"),)))
+    known_devices.update(Findings(devices=(build.device(0),), xids={build.device(0).uuid: (79,)}))
     known_devices.update(Findings(devices=(build.device(0),)))
     (device,) = known_devices.findings.devices
     assert (device.health, device.xids) == ("Failed", (79,))
@@ -190,9 +192,30 @@ def test_errors_outlive_the_process_that_received_them(build):
     assert known_devices.findings.devices == (build.device(0),)
 
 
+def test_xids_that_programs_raise_are_not_shown(build):
+    device = build.device(0)
+    xids = tuple(number for number in range(200) if catalogue.finding(number) is None)
+    assert len(xids) > MAX_XIDS
+    known_devices = KnownDevices()
+    known_devices.update(Findings(devices=(device,), xids={device.uuid: (*xids, 79)}))
+    assert known_devices.findings.devices[0].xids == (79,)
+
+
+def test_facts_and_xids_of_a_gpu_are_graded_together(build):
+    device = build.device(0)
+    facts = GpuFacts(uuid=device.uuid, index=0, name="H200", errors=Errors(remap_pending=True))
+    known_devices = KnownDevices()
+    found = Findings(devices=(device,), facts=(facts,), xids={device.uuid: (54, 94)})
+    known_devices.update(found)
+    (shown,) = known_devices.findings.devices
+    assert shown.health == "Cordoned"
+    assert shown.causes == ("RowRemapPending", "XidContainedError", "XidMechanical")
+    assert shown.cause.startswith("a memory row is remapped")
+
+
 def test_partitioning_a_gpu_does_not_clear_its_errors(build):
     known_devices = KnownDevices()
-    known_devices.update(Findings(devices=(build.device(0, xids=(79,), health="Failed"),)))
+    known_devices.update(Findings(devices=(build.device(0),), xids={build.device(0).uuid: (79,)}))
     whole = build.device(0).uuid
     known_devices.update(Findings(devices=(build.device(1, mig_parent=whole),)))
     (device,) = known_devices.findings.devices

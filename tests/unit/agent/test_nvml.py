@@ -10,6 +10,7 @@ import msgspec
 import pynvml
 import pytest
 from fake_nvml import FakeNvml, gpu, mig_slice
+from graded import graded
 
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.inventory.driver_root import DriverSearch
@@ -101,7 +102,7 @@ def test_a_gpu_that_answers_in_part_counts_as_one_that_did_not(tmp_path):
 
 def test_a_recovery_action_makes_a_gpu_failed(tmp_path):
     _, nvml = inventory(tmp_path, gpu(0, action=2))
-    assert nvml.scan().devices[0].health == "Failed"
+    assert graded(nvml.scan())[0].health == "Failed"
 
 
 def test_gpus_of_one_island_share_a_clique(tmp_path):
@@ -206,12 +207,12 @@ def test_an_xid_fails_the_gpu_until_past_errors_are_forgotten(tmp_path):
     nvml.scan()
     fake.events.put(types.SimpleNamespace(eventType=8, eventData=79, device=fake.gpus[0]))
     assert notified.wait(30)
-    (device,) = nvml.scan().devices
+    (device,) = graded(nvml.scan())
     assert "XID 79" in device.cause
     assert (device.health, device.xids) == ("Failed", (79,))
     assert fake.gpus[0]["mask"] == 8
     nvml._xids.forget()
-    assert nvml.scan().devices[0].health == "Healthy"
+    assert graded(nvml.scan())[0].health == "Healthy"
 
 
 def test_a_missing_driver_is_an_error_with_instructions(tmp_path):

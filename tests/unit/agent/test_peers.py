@@ -2,6 +2,7 @@
 import msgspec
 import pytest
 from fake_nvml import FakeNvml, gpu
+from graded import graded
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,7 +130,7 @@ def test_the_cpus_near_a_gpu_are_reported(tmp_path):
 
 
 def test_the_state_of_each_link_is_reported(tmp_path):
-    (device,) = scanned(tmp_path, gpu(0, action=0, links=[1, 0, 1, 1])).devices
+    (device,) = graded(scanned(tmp_path, gpu(0, action=0, links=[1, 0, 1, 1])))
     assert (device.nvlinks, device.nvlinks_down, device.causes) == (4, (1,), ("NvlinkDown",))
 
 

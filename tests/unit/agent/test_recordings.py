@@ -7,6 +7,7 @@ import sys
 import pynvml
 import pytest
 import recorded_driver
+from graded import graded
 from nvml_recording import SERIAL, UUID, h200
 
 from gpupack_agent.errors import InventoryUnavailable
@@ -36,7 +37,7 @@ def test_an_h200_at_rest_is_read_as_it_was(tmp_path):
     found = scan(h200(), tmp_path)
     (device,), (facts,) = found.devices, found.facts
     assert (device.uuid, device.model, device.memory_mib) == (UUID, "NVIDIA H200", 143771)
-    assert (device.health, found.cuda_version) == ("Healthy", "13.0")
+    assert (graded(found)[0].health, found.cuda_version) == ("Healthy", "13.0")
     assert (device.architecture, device.pci_bus_id) == ("Hopper", "0000:00:06.0")
     assert (device.compute_mode, device.serial) == ("default", SERIAL)
     board = facts.board
@@ -100,7 +101,7 @@ def test_a_recovery_action_of_the_driver_fails_the_gpu(tmp_path, action):
 
     nvml = h200()
     nvml.faults["nvmlDeviceGetFieldValues", 0] = answer_slowly
-    assert scan(nvml, tmp_path).devices[0].health == "Failed"
+    assert graded(scan(nvml, tmp_path))[0].health == "Failed"
 
 
 def test_fields_that_are_refused_are_unknown_and_not_zero(tmp_path):
@@ -108,7 +109,7 @@ def test_fields_that_are_refused_are_unknown_and_not_zero(tmp_path):
     nvml.faults["nvmlDeviceGetFieldValues", 0] = error(pynvml.NVML_ERROR_NOT_SUPPORTED)
     found = scan(nvml, tmp_path)
     assert found.facts[0].errors.remapped_uncorrected is None
-    assert found.devices[0].health == "Healthy"
+    assert graded(found)[0].health == "Healthy"
 
 
 def test_64_gpus_are_distinguished(tmp_path):
@@ -165,7 +166,7 @@ def with_links(nvml, *states):
 def test_a_link_of_unknown_state_does_not_shift_the_numbers_of_the_others(tmp_path):
     unsupported = {"error": pynvml.NVML_ERROR_NOT_SUPPORTED}
     found = scan(with_links(h200(), 1, unsupported, 0, 1), tmp_path)
-    (device,) = found.devices
+    (device,) = graded(found)
     assert (device.nvlinks, device.nvlinks_down) == (4, (2,))
     assert (device.health, device.causes) == ("Degraded", ("NvlinkDown",))
     assert device.cause == "NVLink 2 of 4 is down: check the links"

@@ -5,6 +5,7 @@ import itertools
 
 import pynvml
 import pytest
+from graded import graded
 from nvml_recording import SERIAL, h100s, uuid_of
 
 from gpupack_agent.inventory import peers
@@ -40,7 +41,7 @@ def test_two_gpus_are_read_as_they_were(tmp_path):
     assert [device.serial for device in found.devices] == [SERIAL, str(int(SERIAL) + 1)]
     assert [device.pci_bus_id for device in found.devices] == ["0000:00:06.0", "0000:00:07.0"]
     assert found.minors == {FIRST: 0, SECOND: 1}
-    assert {device.health for device in found.devices} == {"Healthy"}
+    assert {device.health for device in graded(found)} == {"Healthy"}
 
 
 @pytest.mark.parametrize("state", ["rest", "load"])
@@ -96,7 +97,7 @@ def test_under_load_each_gpu_reports_its_processes_and_activity(tmp_path):
 def test_a_link_that_goes_down_degrades_its_gpu_alone(tmp_path):
     nvml = h100s("load")
     nvml.calls[link(1, 5)] = [0]
-    first, second = scan(nvml, tmp_path).devices
+    first, second = graded(scan(nvml, tmp_path))
     assert (first.health, first.nvlinks_down) == ("Healthy", ())
     assert (second.health, second.causes) == ("Degraded", ("NvlinkDown",))
     assert (second.nvlinks, second.nvlinks_down) == (LINKS, (5,))
