@@ -159,7 +159,7 @@ class ConsolidationPlanner:
         candidates, later = table.candidates(
             kinds,
             self._now,
-            state.running_victims() | state.stuck,
+            state.running_victims() | state.stuck.keys(),
             loss=Loss(self._rules.checkpoint_seconds, self._rules.restart_seconds),
         )
         self.due_at = min(self.due_at, later)

@@ -113,6 +113,8 @@ class Cycle:
         self._counted: list[tuple[Tenant, Charge, int]] = []
         self._held: list[tuple[Tenant, Charge]] = []
         self._admitted: list[Admit] = []
+        self._served: set[JobId] = set()
+        """The jobs among them that were admitted before their turn."""
         self._starting_elastic: list[Job] = []
         """The elastic gangs among them."""
         self._preemptions: list[Preempt] = []
@@ -126,6 +128,7 @@ class Cycle:
         try:
             for reservation in tuple(self._state.reserved.values()):
                 self._serve_reservation(reservation)
+            self._serve_beneficiaries()
             if self._restrictions.preempt:
                 self._move()
             self._admit_in_order()
@@ -162,22 +165,29 @@ class Cycle:
 
         A job that restarts on its own places starts only there while the rest of its last attempt
         still holds them. The reservation is given up when the victims do not end, or the job does
-        not become pending again, within the patience of the rules, and when the victims have ended
-        and the job fits nowhere.
+        not become pending again, within the victims' grace period and the patience of the rules,
+        and when the victims have ended and the job fits nowhere.
         """
         has_victims = bool(self._state.victims_of(reservation))
-        cancelled_at = reservation.since + self._rules.preemption.victim_timeout_seconds
+        patience = self._rules.preemption.victim_timeout_seconds
+        cancelled_at = reservation.since + reservation.grace_seconds + patience
         job, is_pending = reservation.job, reservation.job.id in self._state.pending
         if reservation.in_place and has_victims and not is_pending:
+            return
+        if is_pending and self._serve_pending(reservation, cancelled_at):
             return
         if (has_victims or not is_pending) and self._now >= cancelled_at:
             stuck = tuple(running.job.id for running in self._state.victims_of(reservation))
             self._cancelled.append(CancelReservation(job.id, stuck))
-            return
-        if has_victims or not is_pending:
+        elif has_victims or not is_pending:
             self._due_at = min(self._due_at, cancelled_at)
-        if not is_pending:
-            return
+
+    def _serve_pending(self, reservation: Reservation, cancelled_at: float) -> bool:
+        """Admit a pending job with reserved places, if it fits; return whether all is decided.
+
+        It may fit where victims have ended that were to end for it earlier.
+        """
+        job, has_victims = reservation.job, bool(self._state.victims_of(reservation))
         self._session.release(job, reservation.placements)
         self._count(job.tenant, reservation.charge, -1)
         if is_free(self._session.cluster, job, reservation.placements):
@@ -189,11 +199,25 @@ class Cycle:
             found = self._planner.place(self._session.cluster, job)
         if found is not None and self._quota.fits_with_victims(job.tenant, found[1]):
             self._admit(job, *found)
-            return
+            return True
         self._count(job.tenant, reservation.charge, 1)
         self._session.hold(job, reservation.placements)
-        if not has_victims and found is None:
+        if has_victims:
+            return False
+        if found is None:
             self._cancelled.append(CancelReservation(job.id, ()))
+        return True
+
+    def _serve_beneficiaries(self) -> None:
+        """Admit jobs whose victims have ended late, before any other job takes what these had."""
+        for job in tuple(self._state.beneficiaries):
+            entry = self._state.pending.get(job)
+            if entry is None or job in self._state.reserved:
+                continue
+            if entry.job.tenant in self._restrictions.excluded:
+                continue
+            if isinstance(self._try_admit(entry), Now):
+                self._served.add(job)
 
     def _is_held_by_last_attempt(self, reservation: Reservation) -> bool:
         return is_held_by_last_attempt(self._session.cluster, reservation, self._state.running)
@@ -421,8 +445,8 @@ class Cycle:
         self._planner.forget()
 
     def _cursors(self) -> list[_ClassCursor]:
-        """Return the cursors of all pending jobs but those with reserved places."""
-        waiting, reserved = self._state.pending, self._state.reserved
+        """Return the cursors of all pending jobs but those that were served before."""
+        waiting, reserved = self._state.pending, self._state.reserved.keys() | self._served
         entries = [waiting.get(job) for job in reserved]
         apart = {id(entry.job_class) for entry in entries if entry is not None}
         cursors = []

@@ -43,7 +43,7 @@ class Job:
     restarted elsewhere. `extra_workers`: the number of them that may run with its gang, each of
     them a job (elastic.py). `extends`: for an extra worker, the gang that it belongs to.
     `held_since`: the time since which it has its GPUs, at first as an earlier job; None: since its
-    start.
+    start. `grace_seconds`: the time that it may take to end once it is preempted.
     """
 
     id: JobId
@@ -62,11 +62,16 @@ class Job:
     extra_workers: int = 0
     extends: JobId | None = None
     held_since: float | None = None
+    grace_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         for what, seconds in (("duration", self.duration), ("estimate", self.estimate)):
             if seconds is not None and not seconds > 0:
                 raise InvalidRequest(f"job {self.id}: {what} {seconds:g} s is not positive")
+        if not self.grace_seconds >= 0:
+            raise InvalidRequest(
+                f"job {self.id}: a grace period of {self.grace_seconds:g} s is negative"
+            )
         if self.extra_workers < 0:
             raise InvalidRequest(
                 f"job {self.id}: {self.extra_workers} extra workers are fewer than none"

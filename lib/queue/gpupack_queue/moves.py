@@ -59,7 +59,7 @@ class MovePlanner:
         state = self._state
         if not state.drains or not state.running.movable:
             return []
-        apart = state.running_victims() | state.stuck
+        apart = state.running_victims() | state.stuck.keys()
         found = (
             running
             for running in state.running.movable.values()

@@ -49,7 +49,7 @@ class PreemptionPlanner:
             0,
             0 if state.computes_reservations_next else self._rules.max_searches_per_cycle,
         )
-        self._ending = state.running_victims() | state.stuck
+        self._ending = state.running_victims() | state.stuck.keys()
         self.due_at = inf
         """The next time at which a search could have another result."""
 

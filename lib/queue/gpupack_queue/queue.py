@@ -127,6 +127,7 @@ class Queue:
         """Remove a pending job, and release the places that are reserved for it."""
         state = self._state
         state.pending.remove(job)
+        state.beneficiaries.pop(job, None)
         state.speculative.remove(job)
         state.speculative.forget_head(job)
         state.record_withdrawal(job)
@@ -156,6 +157,7 @@ class Queue:
                 state.record_release(cluster, reserved.placements)
                 self._void()
         state.pending.remove(job.id)
+        state.beneficiaries.pop(job.id, None)
         state.speculative.record_head_start(job.id, now)
         self._measure(cluster)
         started = now if since is None else min(since, now)
@@ -241,9 +243,11 @@ class Queue:
         if reserved is not None:
             self._void()
         if reserved is not None and reserved.in_place:
-            state.reserved[job] = replace(reserved, since=now)
+            state.reserved[job] = replace(reserved, since=now, grace_seconds=0.0)
         state.elastic.record_end(running.job, now)
-        state.stuck.discard(job)
+        beneficiary = state.stuck.pop(job, None)
+        if beneficiary is not None and beneficiary in state.pending:
+            state.beneficiaries[beneficiary] = None
         state.speculative.remove(job)
         state.quota.held.add(running.job.tenant, running.charge, sign=-1)
         if not stopping:
@@ -266,7 +270,13 @@ class Queue:
         before = state.running_victims()
         charge = state.quota.charge(cluster, decision.placements)
         state.reserved[decision.job] = Reservation(
-            entry.job, decision.placements, victims, now, charge, decision.in_place
+            entry.job,
+            decision.placements,
+            victims,
+            now,
+            charge,
+            decision.in_place,
+            state.grace_seconds(victims),
         )
         preempted = [state.running.get(job) for job in victims if job not in before]
         alive = [running for running in preempted if running is not None]
@@ -297,7 +307,9 @@ class Queue:
         self._measure(cluster)
         before, charge = state.running_victims(), state.quota.charge(cluster, places)
         ending = (job.id,) if victims is None else tuple(victims)
-        state.reserved[job.id] = Reservation(job, places, ending, now, charge, in_place)
+        state.reserved[job.id] = Reservation(
+            job, places, ending, now, charge, in_place, state.grace_seconds(ending)
+        )
         for running in map(state.running.get, set(ending) - before):
             if running is not None:
                 state.quota.usage.add(running.job.tenant, running.charge, sign=-1)
@@ -326,7 +338,7 @@ class Queue:
             self._dirty()
             return
         self._unreserve(reservation)
-        state.stuck.update(set(stuck) & set(reservation.victims))
+        state.stuck.update(dict.fromkeys(set(stuck) & set(reservation.victims), job))
         state.record_release(cluster, reservation.placements)
         self._void()
 
@@ -423,6 +435,8 @@ class Queue:
         self._pass_time(now)
         only = Restrictions(preempt, max_admissions, excluded)
         found = Cycle(self._state, cluster, plan, now, only).run()
+        if not found and not excluded:
+            self._state.forget_beneficiaries()
         decided = bool(found) or found.due_at is not None
         self._look_at = inf if not decided else -inf if found else found.due_at or -inf
         if not preempt or excluded:

@@ -38,6 +38,7 @@ class Reservation:
 
     A job that moves is its own victim. After its end it waits for its places. `in_place`: the job
     has these places, or had them last; it waits for them while its last attempt still holds them.
+    `grace_seconds`: the longest grace period of a victim, within which it counts as leaving.
     """
 
     job: Job
@@ -46,6 +47,7 @@ class Reservation:
     since: float
     charge: Charge
     in_place: bool = False
+    grace_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,10 @@ class PreemptionRules:
     min_runtime_seconds: float = 60.0
     """The time from its admission during which a job is no victim of these policies."""
     victim_timeout_seconds: float = 120.0
-    """The time after which victims that have not ended are left alone, and others are sought."""
+    """The time, from the end of their grace period, after which victims are left alone.
+
+    Others are sought then.
+    """
     retry_seconds: float = 5.0
     """The minimum time from a search for a request that found no victims to the next one."""
     max_searches_per_cycle: int = 1

@@ -42,8 +42,10 @@ class State:
 
     A job that moves is its own victim.
     """
-    stuck: set[JobId] = field(default_factory=set)
-    """Victims that have not ended in time."""
+    stuck: dict[JobId, JobId] = field(default_factory=dict)
+    """The victims that have not ended in time, each with the job for which they were to end."""
+    beneficiaries: dict[JobId, None] = field(default_factory=dict)
+    """The pending jobs whose victims have ended late: they are the first that may start."""
     backfill_reservations: list[BackfillReservation] = field(default_factory=list)
     """The backfill reservations, in the order of the queue heads; computed when needed."""
     speculative: SpeculativeBackfills = field(default_factory=SpeculativeBackfills)
@@ -84,6 +86,7 @@ class State:
             running=self.running.copy(),
             reserved=self.reserved.copy(),
             stuck=self.stuck.copy(),
+            beneficiaries=self.beneficiaries.copy(),
             backfill_reservations=[
                 reservation.copy() for reservation in self.backfill_reservations
             ],
@@ -122,6 +125,16 @@ class State:
             for job in reservation.victims
             if job in self.running
         }
+
+    def grace_seconds(self, victims: Iterable[JobId]) -> float:
+        """Return the longest grace period of these jobs, of those that run."""
+        running = filter(None, map(self.running.get, victims))
+        return max((one.job.grace_seconds for one in running), default=0.0)
+
+    def forget_beneficiaries(self) -> None:
+        """Forget the jobs that did not start when their last victims had ended."""
+        waiting = set(self.stuck.values())
+        self.beneficiaries = {job: None for job in self.beneficiaries if job in waiting}
 
     def victims_of(self, reservation: Reservation) -> tuple[RunningJob, ...]:
         """Return the victims that have not ended yet."""

@@ -109,6 +109,7 @@ class Plan:
             movable=call.spec.movable,
             extra=call.spec.extra,
             held_since=_moment(call.held_since) if call.held_since else None,
+            grace=gang_request.grace(call.pod_spec),
         )
 
     def _stands(self, held: tuple[WorkerClaim, ...], ask: GangRequest) -> bool:

@@ -87,6 +87,7 @@ class JobDispatcher:
             estimate=self._estimate(job),
             extra_workers=job.workers - job.least,
             movable=job.movable,
+            grace_seconds=self._grace,
         )
         entry = self._by_id[job.id] = JobState(job, asked, waiting_since=self.now)
         self.entries.append(entry)

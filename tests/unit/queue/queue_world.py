@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster with a queue: a test reads as nodes, quotas, jobs, placements and reasons to wait.
 
-Victims end `grace` seconds after they are preempted; with 0, at once.
+Victims end `grace` seconds after they are preempted; with 0, at once. The queue knows that, unless
+`grace_is_known` is false or the grace period is without end.
 """
 
 from dataclasses import replace
+from math import inf
 
 from placement_builders import FIRST_FIT
 
@@ -76,11 +78,21 @@ def cohort(
 class World:
     """Mutable. `log`: what was decided, in order."""
 
-    def __init__(self, *nodes, quotas=(), cohorts=(), default=None, rules=PATIENT, grace=0.0):
+    def __init__(
+        self,
+        *nodes,
+        quotas=(),
+        cohorts=(),
+        default=None,
+        rules=PATIENT,
+        grace=0.0,
+        grace_is_known=True,
+    ):
         self.cluster = Cluster(nodes)
         more = {} if default is None else {"default": default}
         self.queue = Queue(rules, Quotas(tuple(quotas), tuple(cohorts), **more))
         self.now, self.grace = 0.0, grace
+        self.known_grace = grace if grace_is_known and grace < inf else 0.0
         self.jobs, self.running, self.ending, self.log = {}, {}, {}, []
         self.consolidations = []
         self.kept = {}
@@ -93,7 +105,8 @@ class World:
     def submit(self, name, gpus=1, tenant="", *, workers=1, spread=None, request=None, **kw):
         asked = Request(gpus=gpus) if request is None else request
         gang = Gang(workers, asked) if spread is None else Gang(workers, asked, spread)
-        job = Job(JobId(name), gang, self.now, Tenant(tenant), number=len(self.jobs), **kw)
+        kw = {"number": len(self.jobs), "grace_seconds": self.known_grace} | kw
+        job = Job(JobId(name), gang, self.now, Tenant(tenant), **kw)
         self.jobs[name] = job
         self.queue.submit(job, self.now)
         return self
@@ -108,9 +121,8 @@ class World:
         gpus = len(on.split()) // len(places)
         asked = Request(gpus=gpus)
         gang = Gang(len(places), asked)
-        self.jobs[name] = Job(
-            JobId(name), gang, self.now, Tenant(tenant), number=len(self.jobs), **kw
-        )
+        kw = {"number": len(self.jobs), "grace_seconds": self.known_grace} | kw
+        self.jobs[name] = Job(JobId(name), gang, self.now, Tenant(tenant), **kw)
         self._start(name, places)
         return self
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Movable jobs leave draining devices as soon as there is another place for them."""
 
+from math import inf
+
 from hypothesis import given
 from hypothesis import strategies as st
 from placement_builders import node
@@ -102,7 +104,7 @@ def test_a_job_that_never_ends_keeps_its_gpus_and_is_not_moved_again():
             min_runtime_seconds=0, retry_seconds=0, victim_timeout_seconds=20
         )
     )
-    world = two_nodes(rules=rules, grace=1000.0).runs("a", "n1/0", movable=True)
+    world = two_nodes(rules=rules, grace=inf).runs("a", "n1/0", movable=True)
     world.maintain("n1/0").decide()
     assert world.due_at == 20
     world.decide(at=20)
@@ -131,7 +133,7 @@ def test_the_new_place_of_a_moved_job_that_does_not_return_expires():
     world.now = 5.0
     world.end("a").submit("b", 2).decide(at=6)
     assert world.where == {}
-    world.decide(at=20)
+    world.decide(at=25)
     assert world.where == {"b": "n2/0 n2/1"}
 
 

@@ -229,3 +229,18 @@ def test_of_a_watched_pod_stays_what_tells_whose_devices_it_holds():
 def test_a_pod_that_always_restarts_has_no_end_and_a_deadline_is_its_duration(spec, duration):
     found = pod_request.of_call(called(pod("p"), **spec), ())
     assert found.duration == waiting_pod(found).duration == duration
+
+
+@pytest.mark.parametrize(
+    ("spec", "grace"),
+    [
+        ({}, 30.0),
+        ({"terminationGracePeriodSeconds": 0}, 0.0),
+        ({"terminationGracePeriodSeconds": 600}, 600.0),
+        ({"terminationGracePeriodSeconds": 10**9}, 3600.0),
+        ({"terminationGracePeriodSeconds": -5}, 0.0),
+    ],
+)
+def test_a_pod_leaves_within_its_grace_period_of_at_most_an_hour(spec, grace):
+    found = pod_request.of_call(called(pod("p"), **spec), ())
+    assert waiting_pod(found).grace_seconds == grace

@@ -120,6 +120,8 @@ class PodClaim:
     """Creation time of the pod, seconds since the epoch."""
     duration: float | None = None
     """Seconds that the pod runs at most; infinity: it has no end; None: unknown."""
+    grace: float = 0.0
+    """Seconds that the pod may take to end."""
     leaves: bool = False
     """True if the pod is being deleted."""
     begun: float | None = None

@@ -43,6 +43,7 @@ class ShownJob:
         held_since: time since which it has its GPUs, over its revisions; None: since the attempt
             began.
         checkpointed_at: time at which it last saved its work, by its annotation; None: unknown.
+        grace: seconds that its workers may take to end.
     """
 
     attempt: AttemptKey
@@ -64,6 +65,7 @@ class ShownJob:
     runs: bool = False
     held_since: dt.datetime | None = None
     checkpointed_at: dt.datetime | None = None
+    grace: float = 0.0
 
     @property
     def has_ended(self) -> bool:
@@ -203,6 +205,7 @@ def _shown(job: PlacedJob, attempt: AttemptKey, pods: tuple[WorkerPod, ...]) -> 
         runs=job.status.phase == "Running",
         held_since=job.status.held_since,
         checkpointed_at=checkpointed_at(job.metadata.annotations),
+        grace=job.grace,
     )
 
 

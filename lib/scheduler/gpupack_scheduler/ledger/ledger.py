@@ -282,4 +282,5 @@ class Ledger:
             priority=ask.priority,
             created=ask.created,
             duration=ask.duration,
+            grace=ask.grace,
         )

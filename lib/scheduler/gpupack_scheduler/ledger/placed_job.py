@@ -20,6 +20,7 @@ from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.requests import pod_resources
 from gpupack_scheduler.requests.needs import NO_NEEDS, Needs
 from gpupack_scheduler.requests.node_rules import MAX_BYTES, NodeRules
+from gpupack_scheduler.requests.pod_times import grace_of
 
 _LONGEST_SECONDS: Final = 31_536_000.0
 """One year, as in the CRD."""
@@ -39,15 +40,18 @@ class PlacedJobTemplate(objects.View, frozen=True):
 
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     rules: msgspec.Raw = NO_RULES
+    grace: float = 0.0
+    """Seconds that a worker may take to end."""
 
     def __post_init__(self) -> None:
         """Drop the other fields, which their author may have made as large as an object can be."""
         msgspec.structs.force_setattr(self, "rules", _rules(self.spec))
         try:
-            kept = msgspec.json.encode(msgspec.json.decode(self.spec, type=objects.PodSpec))
+            read = msgspec.json.decode(self.spec, type=objects.PodSpec)
         except (msgspec.MsgspecError, RecursionError):
-            kept = b"{}"
-        msgspec.structs.force_setattr(self, "spec", msgspec.Raw(kept))
+            read = objects.PodSpec()
+        msgspec.structs.force_setattr(self, "grace", grace_of(read))
+        msgspec.structs.force_setattr(self, "spec", msgspec.Raw(msgspec.json.encode(read)))
 
 
 class PlacedPlannedPod(PlacedJobTemplate, frozen=True):
@@ -202,6 +206,11 @@ class PlacedJob(objects.Object, frozen=True):
     def may_move(self) -> bool:
         """Tell whether the job has places and may move to others."""
         return self.spec.movable and self.status.holds_placement
+
+    @property
+    def grace(self) -> float:
+        """Return the seconds that its workers may take to end."""
+        return self.spec.template.grace if self.spec.template else grace_of(objects.PodSpec())
 
     @property
     def may_grow(self) -> bool:

@@ -32,7 +32,7 @@ from gpupack_scheduler.ledger.claim_table import ClaimTable
 from gpupack_scheduler.ledger.claims import Allocation, PodClaim, State
 from gpupack_scheduler.ledger.gated_pod import bounded, is_gated
 from gpupack_scheduler.ledger.workers import worker_of
-from gpupack_scheduler.requests import pod_request, pod_resources
+from gpupack_scheduler.requests import pod_request, pod_resources, pod_times
 from gpupack_scheduler.requests.needs import NO_NEEDS, Needs
 from gpupack_scheduler.requests.pod_request import PodRequest
 
@@ -225,7 +225,8 @@ class Pods:
             worker=worker_of(pod),
             priority=pod_request.queue_priority(pod.spec, self._max_priority),
             created=_moment(pod.metadata.creation_timestamp) or 0.0,
-            duration=pod_request.duration_of(pod.spec),
+            duration=pod_times.duration_of(pod.spec),
+            grace=pod_times.grace_of(pod.spec),
             begun=_moment(pod.status.start_time),
             checkpointed=_moment(checkpointed_at(pod.metadata.annotations)),
             leaves=pod.metadata.deletion_timestamp is not None,

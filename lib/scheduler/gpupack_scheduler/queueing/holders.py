@@ -108,6 +108,7 @@ def gang_job(
         movable=is_read and shown is not None and shown.movable is not None,
         extra_workers=shown.extra if shown and is_read and found.spread == Spread() else 0,
         held_since=shown.held_since.timestamp() if shown and shown.held_since else None,
+        grace_seconds=shown.grace if shown else 0.0,
     )
 
 
@@ -129,6 +130,7 @@ def pod_job(
         submitted=pod.created,
         priority=pod.priority,
         duration=pod.duration,
+        grace_seconds=pod.grace,
         preemptible=evicts,
     )
 

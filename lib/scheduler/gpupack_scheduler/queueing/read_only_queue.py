@@ -200,6 +200,7 @@ class ReadOnlyQueue:
             movable=job.spec.movable,
             extra=job.spec.extra,
             held_since=held_since.timestamp() if held_since else None,
+            grace=job.grace,
         )
 
 

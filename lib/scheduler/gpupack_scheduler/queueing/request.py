@@ -40,6 +40,7 @@ class GangRequest:
         extra: maximum number of extra workers in addition to the gang.
         held_since: time since which it has the GPUs that are reserved for it, seconds since the
             epoch.
+        grace: seconds that its workers may take to end.
     """
 
     attempt: AttemptKey
@@ -55,6 +56,7 @@ class GangRequest:
     movable: bool = False
     extra: int = 0
     held_since: float | None = None
+    grace: float = 0.0
 
     @property
     def namespace(self) -> str:
@@ -82,6 +84,7 @@ class GangRequest:
             movable=self.movable,
             extra_workers=self.extra,
             held_since=self.held_since,
+            grace_seconds=self.grace,
         )
 
 
@@ -132,6 +135,7 @@ def waiting_pod(ask: PodRequest) -> Job:
         tenant=Tenant(ask.namespace),
         priority=ask.priority,
         duration=ask.duration,
+        grace_seconds=ask.grace,
         name=f"{POD_NAME}{ask.name}",
     )
 

@@ -24,7 +24,8 @@ class PreemptionSettings(Wire, frozen=True, forbid_unknown_fields=True):
         priority: a job takes from jobs of lower priority of its own namespace.
         pods: standalone pods can be preempted, too: they are evicted.
         min_run_seconds: no job is preempted that has run for less, unless a cohort says otherwise.
-        victim_timeout_seconds: victims that have not ended by then are reported, and left alone.
+        victim_timeout_seconds: victims that have not ended so long after their grace period are
+            reported, and left alone.
     """
 
     reclaim: bool = True

@@ -18,6 +18,7 @@ from gpupack_scheduler.ledger.placed_job import PlacedJob
 from gpupack_scheduler.limits import believed
 from gpupack_scheduler.requests import gpu_request, pod_request
 from gpupack_scheduler.requests.node_rules import NodeRules
+from gpupack_scheduler.requests.pod_times import grace_of
 
 _SPEC_FIELDS: Final = (
     "workers",
@@ -52,6 +53,15 @@ def gang(
         return Gang(spec.least, request, _spread(spec))
     except (QuantityInvalid, Invalid, ValueError, ArithmeticError) as error:
         raise RequestInvalid(f"spec cannot be planned: {error}") from error
+
+
+def grace(pod_spec: msgspec.Raw) -> float:
+    """Return the seconds that a worker may take to end.
+
+    Raises:
+        RequestInvalid: the pod spec cannot be read.
+    """
+    return grace_of(_read(pod_spec)[0])
 
 
 def of_placed(job: PlacedJob, observed: Collection[str]) -> Gang | None:

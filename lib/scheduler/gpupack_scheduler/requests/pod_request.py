@@ -7,7 +7,6 @@ kube-scheduler has already applied the rules.
 """
 
 import dataclasses
-import math
 from collections.abc import Collection
 
 import msgspec
@@ -23,6 +22,7 @@ from gpupack_scheduler.requests import gpu_request, pod_resources
 from gpupack_scheduler.requests.gpu_request import GpuRequest
 from gpupack_scheduler.requests.needs import MAX_NAMES
 from gpupack_scheduler.requests.node_rules import RawRules
+from gpupack_scheduler.requests.pod_times import duration_of, grace_of
 
 _EVERY_TAINT = (Toleration(operator=TolerationOperator.EXISTS),)
 
@@ -59,6 +59,8 @@ class PodRequest:
     """Creation time of the pod, seconds since the epoch."""
     duration: float | None = None
     """Seconds that the pod runs at most, from `duration_of`."""
+    grace: float = 0.0
+    """Seconds that the pod may take to end, from `grace_of`."""
 
     def served(self) -> Request:
         """Return the request.
@@ -167,19 +169,8 @@ def _ask(
         priority=priority,
         created=created.timestamp() if (created := pod.metadata.creation_timestamp) else 0.0,
         duration=duration_of(spec),
+        grace=grace_of(spec),
     )
-
-
-def duration_of(spec: objects.PodSpec) -> float | None:
-    """Return the seconds that a standalone pod runs at most; None: unknown.
-
-    A pod whose containers always restart has no end: a Deployment's or StatefulSet's pod, or a
-    notebook. A batch pod without a deadline has one that nothing states.
-    """
-    deadline = spec.active_deadline_seconds
-    if deadline is not None and deadline > 0:
-        return float(deadline)
-    return math.inf if spec.restart_policy == "Always" else None
 
 
 def _request(

@@ -175,7 +175,7 @@ def test_all_moves_expire_if_one_is_not_recorded_in_time(world):
     world.now += world.decisions.plan_hold_seconds + 1
     world.admissions.decide()
     assert order.attempt not in orders(world)
-    assert world.admissions.queue.state.stuck == set()
+    assert world.admissions.queue.state.stuck == {}
 
 
 @pytest.mark.parametrize("written", ["head", "head and move"])

@@ -160,7 +160,7 @@ def test_after_a_restart_the_annotation_of_the_pod_is_the_preemption(world):
 def test_an_eviction_that_is_never_allowed_is_given_up(world):
     guest(world, "web", 0, 1, 2, 3)
     written(world, wants(world))
-    world.now += 101
+    world.now += 131
     world.decide()
     assert evicted(world) == []
     assert world.gates.recorded[-1][1] is None

@@ -120,7 +120,7 @@ def test_after_a_restart_the_reservation_belongs_to_the_preemptor_in_the_status(
 def test_a_victim_that_does_not_end_is_left_alone_and_another_way_is_taken(world, caplog):
     preemption = world.asks("mine", gpus=2).preemption
     world.ledger.jobs.upsert(pending("mine", preemption))
-    world.now += 101
+    world.now += 131
     world.decide()
     assert "uid-two/1 were to end and did not" in caplog.text
     (victims,) = world.asks("mine", gpus=2).preemption.victims
@@ -179,7 +179,7 @@ def test_an_incomplete_placement_of_a_preemptor_is_not_reserved(world):
 def test_a_preemption_that_was_given_up_does_not_come_back_from_its_status(world):
     preemption = world.asks("mine", gpus=2).preemption
     world.ledger.jobs.upsert(pending("mine", preemption))
-    world.now += 101
+    world.now += 131
     world.decide()
     again = world.asks("mine", gpus=2).preemption
     assert again.victims != preemption.victims
@@ -307,7 +307,7 @@ def test_the_reservation_of_a_preemptor_without_requests_expires(world, end):
     elif end == "unsaid":
         after.ledger.jobs.upsert(pending("mine", None))
     else:
-        after.now += 101
+        after.now += 131
         after.decide()
         after.ledger.jobs.upsert(pending("mine", preemption))
     assert isinstance(after.asks("next", gpus=2, namespace="guest"), PlanResponse)
