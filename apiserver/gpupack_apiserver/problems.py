@@ -31,6 +31,7 @@ from gpupack_apiserver.patterns import IN_WORDS
 from gpupack_httpserver.connections import certificate_of
 from gpupack_httpserver.errors import Denied
 from gpupack_kubeclient.errors import KubeError, Refused
+from gpupack_restapi import PREFIX
 from gpupack_restapi.problem import Problem
 from gpupack_scheduler.errors import NotReady
 
@@ -175,7 +176,7 @@ _NO_BODY: Final = repr(BODY)
 def answer_unknown_path(call: Call, _: NotFoundException) -> Response[bytes]:
     """Answer a path that no call has."""
     path = call.url.path[:MAX_CHARACTERS]
-    fix = "there is no such call; /api/v1/gpu/openapi/openapi.json lists all"
+    fix = f"there is no such call; {PREFIX}/openapi/openapi.json lists all"
     return _problem(404, f"path is {path!r}: {fix}", field="path", value=path, fix=fix)
 
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         get_pytorch_gpu_integration,
         get_tensorflow_gpu_integration,
     )
-    from gpupack.job_views import Explanation, JobName, QueueRow, Start, WrittenJob
     from gpupack.jobs import Jobs
     from gpupack.manager import GPUResourceManager
     from gpupack.opening import (
@@ -53,9 +52,14 @@ if TYPE_CHECKING:
     from gpupack.views import (
         ClusterStatus,
         DeviceStatus,
+        Explanation,
         GPUResourceStatus,
+        JobName,
+        QueueRow,
+        Start,
         Validation,
         WorkerGpus,
+        WrittenJob,
     )
 
 __all__ = [
@@ -113,12 +117,12 @@ _MODULES = (
     ("backend", "Backend Patience"),
     ("config", "GpuConfig load_config"),
     ("frameworks", "get_pytorch_gpu_integration get_tensorflow_gpu_integration"),
-    ("job_views", "Explanation JobName QueueRow Start WrittenJob"),
     ("jobs", "Jobs"),
     ("manager", "GPUResourceManager"),
     ("opening", "get_async_gpu_resource_manager get_gpu_resource_manager open_manager"),
     ("training_config", "TrainingGPUConfig"),
-    ("views", "ClusterStatus DeviceStatus GPUResourceStatus Validation WorkerGpus"),
+    ("views", "ClusterStatus DeviceStatus Explanation GPUResourceStatus JobName QueueRow Start"),
+    ("views", "Validation WorkerGpus WrittenJob"),
 )
 _MODULE_OF = {name: f"gpupack.{module}" for module, names in _MODULES for name in names.split()}
 

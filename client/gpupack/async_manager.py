@@ -16,11 +16,17 @@ from typing import Any, Final, Self, TypeVar
 
 from gpupack.allocation import Allocation
 from gpupack.errors import GpupackError
-from gpupack.job_views import Explanation, QueueRow, WrittenJob
 from gpupack.jobs import Jobs
 from gpupack.manager import GPUResourceManager, has_changed
 from gpupack.training_config import TrainingGPUConfig
-from gpupack.views import ClusterStatus, GPUResourceStatus, Validation
+from gpupack.views import (
+    ClusterStatus,
+    Explanation,
+    GPUResourceStatus,
+    QueueRow,
+    Validation,
+    WrittenJob,
+)
 
 T = TypeVar("T")
 MAX_WAITING: Final = 1024

@@ -2,7 +2,6 @@
 """The interface of a backend: the cluster's (cluster.backend) or this machine's (host.backend)."""
 
 import threading
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,6 +9,7 @@ from gpupack.allocation import Allocation
 from gpupack.jobs import Jobs
 from gpupack.training_config import TrainingGPUConfig
 from gpupack.views import ClusterStatus, GPUResourceStatus, Validation
+from gpupack_restapi.allocations import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +26,6 @@ class Patience:
     timeout_seconds: float
     hold_seconds: int
     stop: threading.Event = field(default_factory=threading.Event)
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """A program for the workers of an allocation.
-
-    Attributes:
-        image: container image of the program.
-        command: the program with its arguments.
-        environment: further variables.
-        non_root: whether the pods declare that the image's user is not root.
-    """
-
-    image: str
-    command: Sequence[str]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    non_root: bool = False
 
 
 class Backend(Protocol):

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operations of a program on the GPUJobs of a cluster, in addition to allocations."""
 
-from typing import Protocol
+import datetime as dt
+from collections.abc import Iterable
+from math import inf
+from typing import Final, Protocol
 
-from gpupack.job_views import Explanation, QueueRow, WrittenJob
+from gpupack.views import Explanation, QueueRow, WrittenJob
+
+_LAST: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
 class Jobs(Protocol):
@@ -35,3 +40,17 @@ class Jobs(Protocol):
             new_name: name of the new job; empty: NAME-rerun-X with a random X, so that a lost
                 answer creates no second job.
         """
+
+
+def sort_queue(rows: Iterable[QueueRow]) -> list[QueueRow]:
+    """Sort by position; those without one last, the highest priority first, then the oldest."""
+    return sorted(
+        rows,
+        key=lambda row: (
+            inf if row.position is None else row.position,
+            -row.priority,
+            row.created or _LAST,
+            row.namespace,
+            row.name,
+        ),
+    )

@@ -10,12 +10,13 @@ from typing import Any, Self
 import msgspec
 
 from gpupack.allocation import Allocation
-from gpupack.backend import Backend, Patience, Workload
+from gpupack.backend import Backend, Patience
 from gpupack.config import GpuConfig
 from gpupack.errors import ConfigInvalid, GpupackError, NotEnoughGpus, NothingHeld
 from gpupack.jobs import Jobs
 from gpupack.training_config import TrainingGPUConfig
 from gpupack.views import ClusterStatus, GPUResourceStatus, Validation
+from gpupack_restapi.allocations import Workload
 
 
 class GPUResourceManager:
@@ -180,7 +181,7 @@ class GPUResourceManager:
             GpupackError: a field is wrong, or the cluster refuses it.
         """
         held = self._find(allocation)
-        workload = Workload(image, command, environment or {}, non_root)
+        workload = Workload(image, list(command), dict(environment or {}), non_root)
         self.backend.run(held.allocation_id, workload)
 
     def cleanup_gpu_resources(self, allocation: Allocation | str | None = None) -> None:

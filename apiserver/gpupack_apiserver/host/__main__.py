@@ -23,10 +23,11 @@ from gpupack_apiserver.errors import PageInvalid, TokenUnusable
 from gpupack_apiserver.host.settings import HostSettings
 from gpupack_apiserver.host.token import token_at
 from gpupack_kubeclient.environment import SettingsInvalid
+from gpupack_restapi import PREFIX
 
 log = logging.getLogger(__name__)
 
-HEALTH: Final = "/api/v1/gpu/health/ready"
+HEALTH: Final = f"{PREFIX}/health/ready"
 ANSWER_SECONDS: Final = 5.0
 
 

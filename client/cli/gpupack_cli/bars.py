@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gpupack_cli import figures
-from gpupack_cli.answers import Node, Status
 from gpupack_cli.text import plain
 from gpupack_crds.kinds import GpuNode
+from gpupack_restapi.nodes import NodeView, Status
 
 FULL, PART, FREE, UNUSABLE = "█", "▄", "·", "x"
 STYLES: Final = {FULL: "green", PART: "cyan", FREE: "dim", UNUSABLE: "red"}
@@ -61,7 +61,7 @@ class NodeBar(msgspec.Struct, frozen=True):
     busy_percent: float | None = None
 
 
-def bar_from_rest(node: Node) -> NodeBar:
+def bar_from_rest(node: NodeView) -> NodeBar:
     """Return the bar of a node in the REST API's answer."""
     takes_work = {"Healthy", "Degraded"}
     cells = "".join(

@@ -4,12 +4,12 @@
 import datetime as dt
 from collections.abc import Iterator, Sequence
 
-from gpupack.job_views import Explanation, JobName
 from gpupack_cli import figures
 from gpupack_cli.placed_workers import PlacedWorker
 from gpupack_cli.text import plain
 from gpupack_crds.gpujob_status import Attempt
 from gpupack_crds.kinds import GpuJob
+from gpupack_restapi.questions import Explanation, JobRef
 
 SHOWN_NAMES = 5
 
@@ -82,7 +82,7 @@ def queue_lines(
     waiting: int,
     *,
     estimated_wait_seconds: float | None,
-    ahead: list[JobName],
+    ahead: list[JobRef],
 ) -> Iterator[str]:
     """Yield a job's place in the queue, and its start estimate."""
     if position is not None:

@@ -10,6 +10,7 @@ from gpupack_cli.figures import age
 from gpupack_cli.output import Column
 from gpupack_crds.gpujob_status import gpu_count
 from gpupack_crds.kinds import GpuJob
+from gpupack_restapi.jobs import JobView
 
 JOB_COLUMNS: Final = (
     Column("namespace"),
@@ -29,62 +30,44 @@ JOB_COLUMNS: Final = (
 )
 
 
-class JobRow(msgspec.Struct, frozen=True):
-    """A summary of a GPUJob, with the REST API's names."""
+def row_from_object(job: GpuJob) -> JobView:
+    """Return the row of an object, in the form of the REST API's answers."""
+    status = job.status
+    return JobView(
+        namespace=job.metadata.namespace,
+        name=job.metadata.name,
+        phase=status.phase,
+        reason=status.reason,
+        message=status.message,
+        workers=job.spec.workers,
+        gpus=gpu_count(status.gpus),
+        nodes=status.nodes,
+        attempt=status.attempt,
+        priority=status.priority or job.spec.priority,
+        preemptions=status.preemptions,
+        restarts=status.restarts,
+        workload=job.spec.workload.name if job.spec.workload else "",
+        result=status.headline,
+        created=job.metadata.creation_timestamp,
+        started=msgspec.convert(status.started_at, dt.datetime | None),
+    )
 
-    namespace: str
-    name: str
-    phase: str
-    reason: str
-    message: str
-    workers: int
-    gpus: int | str
-    nodes: str
-    attempt: int
-    priority: int
-    preemptions: int
-    restarts: int
-    result: str
-    created: dt.datetime | None
-    started: str | None
 
-    @classmethod
-    def from_object(cls, job: GpuJob) -> "JobRow":
-        """Return the row of an object."""
-        status = job.status
-        return cls(
-            namespace=job.metadata.namespace,
-            name=job.metadata.name,
-            phase=status.phase,
-            reason=status.reason,
-            message=status.message,
-            workers=job.spec.workers,
-            gpus=gpu_count(status.gpus),
-            nodes=status.nodes,
-            attempt=status.attempt,
-            priority=status.priority or job.spec.priority,
-            preemptions=status.preemptions,
-            restarts=status.restarts,
-            result=status.headline,
-            created=job.metadata.creation_timestamp,
-            started=status.started_at,
-        )
-
-    def cells(self, now: dt.datetime) -> tuple[Any, ...]:
-        """Return the cells in the order of JOB_COLUMNS."""
-        return (
-            self.namespace,
-            self.name,
-            self.phase,
-            self.workers,
-            self.gpus,
-            self.nodes,
-            self.reason,
-            age(self.created, now),
-            self.result,
-            self.attempt,
-            self.restarts,
-            self.preemptions,
-            self.priority,
-            self.message,
-        )
+def cells(row: JobView, now: dt.datetime) -> tuple[Any, ...]:
+    """Return the cells in the order of JOB_COLUMNS."""
+    return (
+        row.namespace,
+        row.name,
+        row.phase,
+        row.workers,
+        row.gpus,
+        row.nodes,
+        row.reason,
+        age(row.created, now),
+        row.result,
+        row.attempt,
+        row.restarts,
+        row.preemptions,
+        row.priority,
+        row.message,
+    )

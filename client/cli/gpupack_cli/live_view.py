@@ -19,11 +19,11 @@ from rich.console import Console, Group
 from rich.live import Live
 
 from gpupack_cli import errors
-from gpupack_cli.answers import Status
 from gpupack_cli.bars import NodeBar, render_bars
 from gpupack_cli.text import plain
 from gpupack_cli.worker_log import is_transient
 from gpupack_kubeclient.errors import KubeError
+from gpupack_restapi.nodes import Status
 
 NodesState = tuple[list[NodeBar], Status | None]
 ReadNodes = Callable[[], Awaitable[NodesState]]

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import msgspec
 
-from gpupack_cli.answers import Device, Node
 from gpupack_cli.figures import count, mebibytes, memory
 from gpupack_cli.output import Column
 from gpupack_crds import names
 from gpupack_crds.gpunode import GpuDevice, Maintenance, counted
 from gpupack_crds.kinds import GpuNode
+from gpupack_restapi.nodes import DeviceView, NodeView
 
 MAINTENANCE: Final = "Maintenance"
 WHOLE: Final = 100.0
@@ -85,7 +85,7 @@ class NodeRow(msgspec.Struct, frozen=True):
         )
 
     @classmethod
-    def from_rest(cls, node: Node) -> "NodeRow":
+    def from_rest(cls, node: NodeView) -> "NodeRow":
         """Return the row of a node in the REST API's answer, which has no maintenance reasons."""
         given = [each.given_percent for each in node.devices]
         out = sum(each.health == MAINTENANCE for each in node.devices)
@@ -170,7 +170,7 @@ class GpuRow(msgspec.Struct, frozen=True):
         )
 
     @classmethod
-    def from_rest(cls, device: Device) -> "GpuRow":
+    def from_rest(cls, device: DeviceView) -> "GpuRow":
         """Return the row of a GPU in the REST API's answer."""
         return cls(
             index=device.index,
@@ -214,12 +214,12 @@ class NodeGpus(msgspec.Struct, frozen=True):
         )
 
     @classmethod
-    def from_rest(cls, node: Node) -> "NodeGpus":
+    def from_rest(cls, node: NodeView) -> "NodeGpus":
         """Return the GPUs in the REST API's answer."""
         return cls([GpuRow.from_rest(each) for each in node.devices])
 
 
-def _resource(device: Device) -> str:
+def _resource(device: DeviceView) -> str:
     """Return the resource; the REST API names only those of other device plugins."""
     ours = names.mig_resource(device.mig_profile) if device.mig_profile else names.GPU
     return device.resource or ours

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
-from gpupack.job_views import QueueRow
+from gpupack_cli import job_rows
 from gpupack_cli.figures import age
-from gpupack_cli.job_rows import JobRow
 from gpupack_cli.output import Column
 from gpupack_crds.kinds import GpuJob
+from gpupack_restapi.jobs import QueueRow
 
 QUEUE_COLUMNS: Final = (
     Column("#", right=True),
@@ -26,7 +26,7 @@ QUEUE_COLUMNS: Final = (
 
 def row_from_object(job: GpuJob) -> QueueRow:
     """Return the row of an object, which does not have its position."""
-    return msgspec.convert(JobRow.from_object(job), QueueRow, from_attributes=True)
+    return QueueRow(**msgspec.structs.asdict(job_rows.row_from_object(job)))
 
 
 def cells(row: QueueRow, now: dt.datetime) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ import tenacity
 from gpupack_cli import errors
 from gpupack_cli.notes import note_pause
 from gpupack_kubeclient import patience
+from gpupack_restapi.problem import Problem
 
 T = TypeVar("T")
 
@@ -19,16 +20,6 @@ MAX_BYTES: Final = 256 << 20
 
 
 RETRYABLE: Final = frozenset({429, 503})
-
-
-class Problem(msgspec.Struct):
-    """A problem that the API reports (RFC 9457)."""
-
-    title: str = ""
-    detail: str = ""
-    field: str = ""
-    value: str = ""
-    fix: str = ""
 
 
 class _RetryLater(Exception):
@@ -172,7 +163,7 @@ def refusal_error(status: int, body: bytes, path: str, *, hint: str = "") -> err
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except (msgspec.MsgspecError, RecursionError):
-        problem = Problem()
+        problem = Problem(title="", status=status, detail="")
     detail = problem.detail or problem.title or f"status {status}"
     if problem.fix and problem.fix not in detail:
         detail = f"{detail}; {problem.fix}"

@@ -36,6 +36,7 @@ from gpupack_kubeclient.identity import Identity
 from gpupack_kubeclient.kubeconfig import tls
 from gpupack_kubeclient.kubeconfig.presented import NoCredentials, Presented
 from gpupack_kubeclient.resources import Resource
+from gpupack_restapi import PREFIX
 
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 30.0
@@ -107,7 +108,7 @@ def _client(
         )
     try:
         return httpx.AsyncClient(
-            base_url=f"{address.rstrip('/')}/api/v1/gpu/",
+            base_url=f"{address.rstrip('/')}{PREFIX}/",
             verify=context,
             auth=caller,
             timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS),

@@ -10,13 +10,13 @@ from http import HTTPStatus
 from typing import Final, TypeVar
 
 from gpupack_cli import errors
-from gpupack_cli.answers import Node, Nodes
 from gpupack_cli.notes import note
 from gpupack_cli.rest import Rest
 from gpupack_cli.rest_pages import pages
 from gpupack_cli.session import Session
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.errors import Refused
+from gpupack_restapi.nodes import Nodes, NodeView
 
 T = TypeVar("T")
 
@@ -60,14 +60,14 @@ async def read_with_fallback(
         return found
 
 
-async def all_nodes(rest: Rest) -> list[Node]:
+async def all_nodes(rest: Rest) -> list[NodeView]:
     """Return all nodes, by name, from all pages; raises CliError."""
     return [
         node async for page in pages(rest, "nodes", Nodes, limit=PAGE_SIZE) for node in page.nodes
     ]
 
 
-async def one_node(rest: Rest, name: str) -> Node:
+async def one_node(rest: Rest, name: str) -> NodeView:
     """Return the node of that name.
 
     Raises:

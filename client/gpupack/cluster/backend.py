@@ -2,51 +2,26 @@
 """The backend `cluster`, on top of the REST API."""
 
 import contextlib
-import datetime as dt
 import time
 import uuid
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from gpupack.allocation import Allocation
-from gpupack.backend import Patience, Workload
+from gpupack.backend import Patience
 from gpupack.cluster.calls import Calls
 from gpupack.cluster.jobs import ClusterJobs
 from gpupack.errors import CallRefused, GpupackError, NotEnoughGpus, Unsupported
 from gpupack.training_config import TrainingGPUConfig
-from gpupack.views import (
-    SIMULATED_UUID,
-    ClusterStatus,
-    GPUResourceStatus,
-    Validation,
-    WorkerGpus,
-)
+from gpupack.views import SIMULATED_UUID
+from gpupack_restapi import allocations
+from gpupack_restapi.allocations import Allocate, Training, Validation, Workload
+from gpupack_restapi.nodes import Nodes, NodeView, Status
 
 PAGE_SIZE: Final = 500
 POLL_SECONDS: Final = 1.0
 ENDED: Final = frozenset({"Succeeded", "Failed"})
-
-
-class _GpuConfig(msgspec.Struct, frozen=True):
-    workers: tuple[WorkerGpus, ...] = ()
-    environment: dict[str, str] = {}
-
-
-class _Allocated(msgspec.Struct, frozen=True):
-    """The answer to `allocate` and `allocations/…`."""
-
-    success: bool
-    allocation_id: str
-    gpu_config: _GpuConfig
-    phase: str = ""
-    message: str = ""
-    expires: dt.datetime | None = None
-
-
-class _Page(msgspec.Struct, frozen=True):
-    nodes: tuple[GPUResourceStatus, ...]
-    next: str = ""
 
 
 class ClusterBackend:
@@ -65,25 +40,27 @@ class ClusterBackend:
         self._calls, self._namespace = calls, namespace
         self.jobs = ClusterJobs(calls, namespace=namespace or own_namespace)
 
-    def status(self) -> ClusterStatus:
+    def status(self) -> Status:
         """Return what is free and what is allocated."""
-        return self._calls.get("status", ClusterStatus)
+        return self._calls.get("status", Status)
 
-    def nodes(self, *, gpu_type: str = "", min_memory_gb: float = 0) -> list[GPUResourceStatus]:
+    def nodes(self, *, gpu_type: str = "", min_memory_gb: float = 0) -> list[NodeView]:
         """Return the nodes that have such a GPU, from all pages."""
         query = {"gpu_type": gpu_type, "min_memory_gb": min_memory_gb, "limit": PAGE_SIZE}
-        pages = self._calls.pages("nodes", _Page, **query)
+        pages = self._calls.pages("nodes", Nodes, **query)
         return [node for page in pages for node in page.nodes]
 
     def validate(self, config: TrainingGPUConfig) -> Validation:
         """Return whether the cluster could satisfy the request, without quotas and pending jobs."""
-        return self._calls.post("validate", Validation, _request_body(config))
+        return self._calls.post("validate", Validation, _training(config))
 
     def allocate(self, config: TrainingGPUConfig, patience: Patience) -> Allocation:
         """Hold GPUs with a GPUJob that does nothing, until it is released or its time is over."""
-        body = _request_body(config) | {"seconds": patience.hold_seconds}
-        if self._namespace:
-            body["namespace"] = self._namespace
+        body = Allocate(
+            **msgspec.structs.asdict(_training(config)),
+            namespace=self._namespace,
+            seconds=patience.hold_seconds,
+        )
         until = time.monotonic() + patience.timeout_seconds
         made = self._create(body)
         try:
@@ -102,35 +79,33 @@ class ClusterBackend:
 
         The running program is stopped, and the new one starts on the same GPUs.
         """
-        body = {
-            "image": workload.image,
-            "command": list(workload.command),
-            "environment": dict(workload.environment),
-            "non_root": workload.non_root,
-        }
         path = f"allocations/{allocation_id}/workload"
-        self._calls.post(path, _Allocated, body, key=uuid.uuid4().hex)
+        self._calls.post(path, allocations.Allocation, workload, key=uuid.uuid4().hex)
 
     def close(self) -> None:
         """Close the connection to the server; allocations remain held until their time is over."""
         self._calls.close()
 
-    def _create(self, body: dict[str, Any]) -> _Allocated:
+    def _create(self, body: Allocate) -> allocations.Allocation:
         """Create an allocation. After an interruption or a lost answer, release it by its key."""
         key = uuid.uuid4().hex
         try:
-            return self._calls.post("allocate", _Allocated, body, key=key)
+            return self._calls.post("allocate", allocations.Allocation, body, key=key)
         except CallRefused:
             raise
         except BaseException:
             with contextlib.suppress(GpupackError):
-                made = self._calls.post("allocate", _Allocated, body, key=key)
+                made = self._calls.post("allocate", allocations.Allocation, body, key=key)
                 self.release(made.allocation_id)
             raise
 
     def _wait_until_held(
-        self, made: _Allocated, config: TrainingGPUConfig, until: float, patience: Patience
-    ) -> _Allocated:
+        self,
+        made: allocations.Allocation,
+        config: TrainingGPUConfig,
+        until: float,
+        patience: Patience,
+    ) -> allocations.Allocation:
         """Return the allocation as soon as it holds its GPUs.
 
         Raises:
@@ -145,7 +120,7 @@ class ClusterBackend:
                 never = left <= 0 and self._can_never_fit(config)
                 message = seen.message or f"{seen.allocation_id} waits for its GPUs"
                 raise NotEnoughGpus(message, never=never)
-            seen = self._calls.get(f"allocations/{seen.allocation_id}", _Allocated)
+            seen = self._calls.get(f"allocations/{seen.allocation_id}", allocations.Allocation)
         return seen
 
     def _can_never_fit(self, config: TrainingGPUConfig) -> bool:
@@ -168,7 +143,7 @@ class ClusterBackend:
                 f"{error}"
             ) from error
 
-    def _allocation(self, held: _Allocated, config: TrainingGPUConfig) -> Allocation:
+    def _allocation(self, held: allocations.Allocation, config: TrainingGPUConfig) -> Allocation:
         workers = held.gpu_config.workers
         first = workers[0].device_uuids if workers else ()
         simulated = any(each.startswith(SIMULATED_UUID) for each in first)
@@ -184,8 +159,8 @@ class ClusterBackend:
         )
 
 
-def _request_body(config: TrainingGPUConfig) -> dict[str, Any]:
-    """Return the body of `validate`, which `allocate` extends by namespace and time.
+def _training(config: TrainingGPUConfig) -> Training:
+    """Return the request for the REST API.
 
     Raises:
         Unsupported: the REST API holds only whole GPUs.
@@ -195,10 +170,10 @@ def _request_body(config: TrainingGPUConfig) -> dict[str, Any]:
             "compute_ratio below 1: the REST API allocates only whole GPUs; submit a GPUJob with "
             "`share`, or use GPUs of this machine (backend this-machine)"
         )
-    return {
-        "gpu_count": config.gpu_count,
-        "gpu_type": config.gpu_type,
-        "memory_gb": config.memory_gb,
-        "distributed_training": config.distributed_training,
-        "mixed_precision": config.mixed_precision,
-    }
+    return Training(
+        gpu_count=config.gpu_count,
+        gpu_type=config.gpu_type,
+        memory_gb=config.memory_gb,
+        distributed_training=config.distributed_training,
+        mixed_precision=config.mixed_precision,
+    )

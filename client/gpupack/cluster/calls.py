@@ -15,8 +15,9 @@ import tenacity
 
 from gpupack.cluster.endpoint import Endpoint
 from gpupack.errors import CallRefused, GpupackError, ServerNotFound, ServerUnreachable
+from gpupack_restapi import PREFIX
+from gpupack_restapi.problem import Problem
 
-PREFIX: Final = "/api/v1/gpu/"
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 30.0
 """Time limit of an answer; `allocate` takes eight seconds."""
@@ -44,16 +45,6 @@ class Page(Protocol):
 
 
 P = TypeVar("P", bound=Page)
-
-
-class Problem(msgspec.Struct):
-    """A problem (RFC 9457)."""
-
-    title: str = ""
-    detail: str = ""
-    field: str = ""
-    value: str = ""
-    fix: str = ""
 
 
 class _RetryLater(Exception):
@@ -117,7 +108,7 @@ class Calls:
                 )
             after = page.next
 
-    def post(self, path: str, kind: type[T], body: Any, *, key: str = "") -> T:
+    def post(self, path: str, kind: type[T], body: msgspec.Struct | None, *, key: str = "") -> T:
         """Send POST; with a key it takes effect once, however often it is sent.
 
         Raises:
@@ -125,7 +116,8 @@ class Calls:
             CallRefused: the server refuses.
         """
         headers = {"Idempotency-Key": key} if key else {}
-        return self._decoded(self._call("POST", path, json=body, headers=headers), kind)
+        sent: dict[str, Any] = {} if body is None else {"json": msgspec.to_builtins(body)}
+        return self._decoded(self._call("POST", path, **sent, headers=headers), kind)
 
     def delete(self, path: str) -> None:
         """Delete an object; one that is already gone is no error.
@@ -176,7 +168,7 @@ class Calls:
     def _send(self, method: str, path: str, **given: Any) -> httpx.Response:
         headers = {**given.pop("headers", {}), **self._authorization()}
         self._address = self._endpoint.address()
-        url = f"{self._address}{PREFIX}{path}"
+        url = f"{self._address}{PREFIX}/{path}"
         return self._current_client().request(method, url, headers=headers, **given)
 
     def _current_client(self) -> httpx.Client:

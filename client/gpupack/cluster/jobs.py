@@ -7,7 +7,9 @@ from typing import Final
 
 from gpupack.cluster.calls import Calls
 from gpupack.errors import ConfigInvalid
-from gpupack.job_views import Explanation, QueuePage, QueueRow, WrittenJob, sort_queue
+from gpupack.jobs import sort_queue
+from gpupack_restapi.jobs import Changed, Queue, QueueRow, Rerun
+from gpupack_restapi.questions import Explanation
 
 PAGE_SIZE: Final = 5000
 POD: Final = "pod/"
@@ -30,7 +32,7 @@ class ClusterJobs:
     def queue(self, *, namespace: str = "", all_namespaces: bool = False) -> list[QueueRow]:
         """List what waits; a row that moves between two pages is listed once."""
         where = "" if all_namespaces else self._namespace_for(namespace)
-        pages = self._calls.pages("queue", QueuePage, namespace=where, limit=PAGE_SIZE)
+        pages = self._calls.pages("queue", Queue, namespace=where, limit=PAGE_SIZE)
         rows = (row for page in pages for row in page.waiting)
         return sort_queue({(row.kind, row.namespace, row.name): row for row in rows}.values())
 
@@ -41,18 +43,18 @@ class ClusterJobs:
             f"{kind}/{self._path(name.removeprefix(POD), namespace)}/explain", Explanation
         )
 
-    def suspend(self, name: str, *, namespace: str = "") -> WrittenJob:
+    def suspend(self, name: str, *, namespace: str = "") -> Changed:
         """Stop a GPUJob."""
-        return self._calls.post(f"jobs/{self._path(name, namespace)}/suspend", WrittenJob, None)
+        return self._calls.post(f"jobs/{self._path(name, namespace)}/suspend", Changed, None)
 
-    def resume(self, name: str, *, namespace: str = "") -> WrittenJob:
+    def resume(self, name: str, *, namespace: str = "") -> Changed:
         """Let a GPUJob wait for GPUs again."""
-        return self._calls.post(f"jobs/{self._path(name, namespace)}/resume", WrittenJob, None)
+        return self._calls.post(f"jobs/{self._path(name, namespace)}/resume", Changed, None)
 
-    def rerun(self, name: str, *, namespace: str = "", new_name: str = "") -> WrittenJob:
+    def rerun(self, name: str, *, namespace: str = "", new_name: str = "") -> Changed:
         """Create a GPUJob; a lost answer creates no second one."""
-        path, body = f"jobs/{self._path(name, namespace)}/rerun", {"name": new_name}
-        return self._calls.post(path, WrittenJob, body, key=uuid.uuid4().hex)
+        path, body = f"jobs/{self._path(name, namespace)}/rerun", Rerun(new_name)
+        return self._calls.post(path, Changed, body, key=uuid.uuid4().hex)
 
     def _path(self, name: str, namespace: str) -> str:
         return f"{self._namespace_for(namespace)}/{_checked('name', name)}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpupack.allocation import Allocation
-from gpupack.backend import Patience, Workload
+from gpupack.backend import Patience
 from gpupack.errors import NothingHeld, Unsupported
 from gpupack.host.inventory import Gpus
 from gpupack.host.ledger import HeldPlacement, HostLedger, refusal_text
@@ -25,6 +25,7 @@ from gpupack.views import (
     WorkerGpus,
 )
 from gpupack_placement import Placement, Refusal, matches_model
+from gpupack_restapi.allocations import Workload
 
 
 class HostBackend:
@@ -173,6 +174,7 @@ def _node_status(snapshot: HostSnapshot) -> GPUResourceStatus:
         available_gpus=sum(each.free_percent == PERCENT for each in devices),
         memory_per_gpu=min((each.memory_gb for each in devices), default=0.0),
         utilization=_percent(given, len(devices) * PERCENT),
+        ready=True,
         devices=devices,
         simulated=snapshot.inventory.simulated,
     )
@@ -182,14 +184,17 @@ def _devices(snapshot: HostSnapshot) -> Iterator[DeviceStatus]:
     free = {each.uuid: each for each in snapshot.cluster().free_devices(snapshot.node)}
     for device in sorted(snapshot.inventory.devices, key=lambda each: each.index):
         left = free[device.uuid]
+        free_percent = max(left.milli, 0) / MILLI_PER_PERCENT
         yield DeviceStatus(
             index=device.index,
             uuid=str(device.uuid),
             gpu_type=device.model,
             memory_gb=gigabytes(device.memory),
-            free_percent=max(left.milli, 0) / MILLI_PER_PERCENT,
+            free_percent=free_percent,
             free_memory_gb=gigabytes(max(left.memory, 0)),
             health=device.health.name.title(),
+            given_percent=PERCENT - free_percent,
+            simulated=snapshot.inventory.simulated,
         )
 
 

@@ -26,7 +26,6 @@ from self_signed import self_signed
 from gpupack.cluster import backend, jobs
 from gpupack.cluster.calls import Calls
 from gpupack.cluster.endpoint import Endpoint
-from gpupack.job_views import QueuePage
 from gpupack_apiserver.accounts.app import application as accounts_application
 from gpupack_apiserver.accounts.cost_queries import CostQueries
 from gpupack_apiserver.app import application
@@ -36,6 +35,7 @@ from gpupack_cli import main, rest_nodes
 from gpupack_cli.commands import cost, queue
 from gpupack_cost import Amounts, Line, total
 from gpupack_httpserver.server import Server, configured
+from gpupack_restapi.jobs import Queue
 
 ROOT = pathlib.Path(__file__).parents[3]
 MODULES, NODE = (
@@ -238,7 +238,7 @@ async def test_a_queue_of_any_length_is_complete_on_every_surface(surfaces, job,
     there = [(chance.choice(["team", "others"]), f"job-{at}") for at in range(around(chance, page))]
     for namespace, name in there:
         job(name, namespace, priority=chance.randrange(-2, 3), gpus="2")
-    first = await surfaces.python_api(lambda api: api._calls.get("queue", QueuePage, limit=1))
+    first = await surfaces.python_api(lambda api: api._calls.get("queue", Queue, limit=1))
     total = first.total
     document = json.loads(await surfaces.cli("queue", "-A", "-o", "json"))
     table = (await surfaces.cli("queue", "-A")).splitlines()[1:]

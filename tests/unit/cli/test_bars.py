@@ -6,15 +6,15 @@ import pytest
 from rich.console import Console
 
 from gpupack_cli import bars
-from gpupack_cli.answers import Device, Node, Status, Utilization
 from gpupack_crds.kinds import GpuNode
+from gpupack_restapi.nodes import DeviceView, NodeView, Status, Utilization
 
 NOW = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)
 WIDTHS = (40, 80, 120, 200)
 
 
 def device(index, free_percent, health="Healthy", **figures):
-    return Device(
+    return DeviceView(
         index=index,
         uuid=f"GPU-{index}",
         gpu_type="NVIDIA H100",
@@ -35,9 +35,9 @@ def node(name, *devices, **changed):
         "memory_per_gpu": 85.5,
         "utilization": 50.0,
         "ready": True,
-        "devices": list(devices),
+        "devices": devices,
     }
-    return Node(**fields | changed)
+    return NodeView(**fields | changed)
 
 
 def drawn(found, width, *, lines=None, status=None):
@@ -124,6 +124,7 @@ def test_nodes_are_sorted_by_name_allocation_or_free_gpus():
 def test_the_heading_shows_the_sums_of_the_api():
     status = Status(
         utilization=Utilization(62.5, 50.0),
+        available_nodes=(),
         total_nodes=2,
         total_gpus=16,
         available_gpus=6,

@@ -2,8 +2,8 @@
 import datetime as dt
 
 import pytest
+from rest_answers import cost_row
 
-from gpupack_cli.answers import CostRow
 from gpupack_cli.commands.cost import cells, parse_time
 from gpupack_cli.errors import UsageInvalid
 
@@ -31,7 +31,7 @@ def test_an_invalid_time_is_refused_with_examples(text):
 
 
 def test_unmeasured_figures_are_unknown():
-    row = CostRow(namespace="team", allocated_gpu_hours=2.5, cost=7.5)
+    row = cost_row(namespace="team", allocated_gpu_hours=2.5, cost=7.5)
     assert cells(row, "namespace") == (
         "team",
         "2.5",
@@ -41,10 +41,10 @@ def test_unmeasured_figures_are_unknown():
         "unknown",
         "7.50",
     )
-    assert cells(CostRow(), "cohort") == ("-", "0.0", *["unknown"] * 2, "0.0", *["unknown"] * 2)
-    assert cells(CostRow(namespace="team", job="a"), "job")[:2] == ("team", "a")
+    assert cells(cost_row(), "cohort") == ("-", "0.0", *["unknown"] * 2, "0.0", *["unknown"] * 2)
+    assert cells(cost_row(namespace="team", job="a"), "job")[:2] == ("team", "a")
 
 
 def test_a_small_usage_is_not_shown_as_zero():
-    row = CostRow(namespace="team", allocated_gpu_hours=0.00278, unknown_gpu_hours=0.001)
+    row = cost_row(namespace="team", allocated_gpu_hours=0.00278, unknown_gpu_hours=0.001)
     assert cells(row, "namespace")[1:5] == ("0.0028", "unknown", "unknown", "0.001")

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 import msgspec
 import pytest
+from rest_answers import explanation
+from rest_answers import outcome as answer_of
 
-from gpupack.job_views import Explanation, JobName
-from gpupack_cli.answers import PlannedDevice, WhatIf, Worker
 from gpupack_cli.commands.what_if import format_answer
 from gpupack_cli.explanation import job_lines, pod_lines
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.kinds import GpuJob
+from gpupack_restapi.jobs import HeldDevice, WorkerView
+from gpupack_restapi.questions import JobRef
 
 FOUR_MINUTES = "2026-11-25T10:00:00Z to 2026-11-25T10:04:00Z"
 
@@ -19,10 +21,10 @@ def job(**status):
 
 
 def test_a_pending_job_shows_reason_position_and_advice():
-    more = Explanation(
+    more = explanation(
         position=3,
         waiting=7,
-        ahead=[JobName("team", f"j{i}") for i in range(7)],
+        ahead=[JobRef("team", f"j{i}") for i in range(7)],
         ahead_hidden=2,
         estimated_wait_seconds=600.0,
         would_help=["4 GPUs less per worker"],
@@ -41,7 +43,7 @@ def test_a_pending_job_shows_reason_position_and_advice():
 
 
 def test_the_queues_reason_has_precedence_over_the_status():
-    more = Explanation(reason="Unsatisfiable", message="it can never start", position=2, waiting=2)
+    more = explanation(reason="Unsatisfiable", message="it can never start", position=2, waiting=2)
     assert list(job_lines(job(phase="Pending", reason="TooFewFreeGpus", message="old"), more)) == [
         "team/train is Pending: Unsatisfiable",
         "  it can never start",
@@ -60,8 +62,8 @@ def test_a_node_request_is_shown_only_where_there_is_one(state, shown):
     ("indices", "shown"), [((1,), "GPU index 1"), ((0, 1), "GPU indices 0, 1")]
 )
 def test_what_if_labels_gpu_indices(indices, shown):
-    devices = [PlannedDevice(index, f"GPU-{index}", 100, 80_000) for index in indices]
-    answer = WhatIf("Starts", workers=[Worker(0, "a", devices)])
+    devices = [HeldDevice(index, f"GPU-{index}", 100, 80_000) for index in indices]
+    answer = answer_of("Starts", workers=[WorkerView(0, "a", devices)])
     assert format_answer(answer)[1] == f"  worker 0: a, {shown}"
 
 
@@ -97,7 +99,7 @@ def test_a_finished_job_shows_its_attempts():
     assert list(
         job_lines(
             job(phase="Running", reason="AllWorkersRunning", attempts=attempts),
-            Explanation(position=1),
+            explanation(position=1),
         )
     ) == [
         "team/train is Running: AllWorkersRunning",
@@ -110,9 +112,9 @@ def test_a_finished_job_shows_its_attempts():
 def test_escape_sequences_in_a_status_are_removed():
     evil = "\x1b]0;owned\x07\x1b[2Jhidden"
     waits = job(phase="Pending", reason=evil, message=evil)
-    more = Explanation(ahead=[JobName(evil, evil)], would_help=[evil])
+    more = explanation(ahead=[JobRef(evil, evil)], would_help=[evil])
     assert "\x1b" not in "\n".join(job_lines(waits, more))
-    answer = WhatIf("Waits", reason=evil, message=evil, preempts=[JobName(evil, evil)])
+    answer = answer_of("Waits", reason=evil, message=evil, preempts=[JobRef(evil, evil)])
     assert "\x1b" not in "\n".join(format_answer(answer))
 
 
@@ -126,26 +128,16 @@ def test_escape_sequences_in_a_status_are_removed():
 )
 def test_what_if_shows_the_outcome_first(outcome, begins):
     reason = "" if outcome == "Starts" else "R"
-    assert format_answer(WhatIf(outcome, reason=reason))[0] == begins
+    assert format_answer(answer_of(outcome, reason=reason))[0] == begins
 
 
 def test_what_if_shows_placement_and_victims():
-    answer = msgspec.convert(
-        {
-            "outcome": "Starts",
-            "workers": [
-                {
-                    "worker": 0,
-                    "node": "a",
-                    "devices": [{"index": 3, "uuid": "GPU-3", "percent": 40, "memory_mib": 1024}],
-                },
-                {"worker": 1, "node": "b", "devices": []},
-            ],
-            "preempts": [{"namespace": "team", "name": "small"}],
-            "preempts_hidden": 1,
-        },
-        WhatIf,
+    workers = (
+        WorkerView(0, "a", (HeldDevice(3, "GPU-3", 40, 1024),)),
+        WorkerView(1, "b", ()),
     )
+    small = JobRef("team", "small")
+    answer = answer_of("Starts", workers=workers, preempts=(small,), preempts_hidden=1)
     assert format_answer(answer) == [
         "It would start now",
         "  worker 0: a, GPU index 3 (40%, 1 GiB)",
@@ -155,12 +147,12 @@ def test_what_if_shows_placement_and_victims():
 
 
 def test_a_pending_pod_shows_reason_and_position():
-    more = Explanation(
+    more = explanation(
         reason="DoesNotFit",
         message="no room",
         position=2,
         waiting=3,
-        ahead=[JobName("team", "web", "Pod")],
+        ahead=[JobRef("team", "web", "Pod")],
         would_help=["1 GPU less"],
     )
     assert list(pod_lines("team/notebook", "old", more)) == [
@@ -178,7 +170,7 @@ def test_a_pending_pod_shows_reason_and_position():
 
 
 def test_singular_and_plural_are_used_correctly():
-    more = Explanation(position=1, waiting=1, ahead_hidden=1)
+    more = explanation(position=1, waiting=1, ahead_hidden=1)
     assert list(job_lines(job(phase="Pending"), more))[1:] == [
         "  Number 1 of 1 that waits in the cluster.",
         "  1 of another namespace is ahead of it",
@@ -192,7 +184,7 @@ def test_an_attempt_without_a_node_names_none():
 
 
 def test_an_answer_without_a_reason_has_no_colon():
-    assert format_answer(WhatIf("Waits", message="2 GPUs are missing")) == [
+    assert format_answer(answer_of("Waits", message="2 GPUs are missing")) == [
         "It would wait",
         "  2 GPUs are missing",
     ]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import msgspec
+from rest_answers import holder
 
-from gpupack_cli.answers import Holder
+from gpupack_cli.commands.gpu import holder_text
 from gpupack_cli.placed_workers import placed_workers
 from gpupack_crds import names
 from gpupack_crds.kinds import GpuJob
@@ -89,10 +90,10 @@ def test_a_job_without_gpus_has_no_workers():
 
 
 def test_a_holder_is_named_by_its_job_and_pod():
-    assert Holder("team", "train-1-0-x", "GPU-1", job="train").text == (
+    assert holder_text(holder("team", "train-1-0-x", job="train")) == (
         "team/train (pod train-1-0-x)"
     )
-    assert Holder("team", "train-1-p0-x", "GPU-1", job="train", worker=1).text == (
+    assert holder_text(holder("team", "train-1-p0-x", job="train", worker=1)) == (
         "team/train (worker 1, pod train-1-p0-x)"
     )
-    assert Holder("team", "notebook", "GPU-1", percent=40).text == "team/pod/notebook 40%"
+    assert holder_text(holder("team", "notebook", percent=40)) == "team/pod/notebook 40%"

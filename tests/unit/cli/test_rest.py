@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import contextlib
+import json
 import ssl
 
 import httpx
 import pytest
 import tenacity
+from rest_answers import problem
 from self_signed import self_signed
 
 from gpupack_cli import errors
-from gpupack_cli.answers import Status
 from gpupack_cli.rest import Rest, decode_answer, refusal_error
 from gpupack_kubeclient import patience
+from gpupack_restapi.nodes import Status
 
 STATUS = {
     "utilization": {"gpu_utilization": 50.0, "gpu_memory_usage": 40.0},
+    "available_nodes": [],
     "total_nodes": 1,
     "total_gpus": 8,
     "available_gpus": 4,
@@ -52,35 +55,36 @@ def test_an_answer_of_another_server_is_reported(body):
     [
         (
             400,
-            b'{"detail":"gpus is 0","fix":"name 1 or more"}',
+            {"detail": "gpus is 0", "fix": "name 1 or more"},
             errors.InputInvalid,
             "gpus is 0; name 1 or more",
         ),
         (
             401,
-            b'{"detail":"send a bearer token"}',
+            {"detail": "send a bearer token"},
             errors.Unauthenticated,
             "kubectl create token ACCOUNT",
         ),
         (
             401,
-            b'{"detail":"send a bearer token"}',
+            {"detail": "send a bearer token"},
             errors.Unauthenticated,
             "does not accept your credentials",
         ),
-        (401, b'{"field":"Authorization"}', errors.Unauthenticated, "needs a token here"),
-        (403, b'{"detail":"bob may not list"}', errors.PermissionDenied, "bob may not list"),
-        (404, b'{"detail":"there is no GPUJob a/b"}', errors.ObjectNotFound, "no GPUJob a/b"),
-        (404, b'{"detail":"Not Found"}', errors.RestUnavailable, "has no call jobs"),
-        (404, b'{"detail":"no","field":"path"}', errors.RestUnavailable, "has no call jobs"),
-        (405, b'{"detail":"no","field":"method"}', errors.RestUnavailable, "has no call jobs"),
+        (401, {"field": "Authorization"}, errors.Unauthenticated, "needs a token here"),
+        (403, {"detail": "bob may not list"}, errors.PermissionDenied, "bob may not list"),
+        (404, {"detail": "there is no GPUJob a/b"}, errors.ObjectNotFound, "no GPUJob a/b"),
+        (404, {"detail": "Not Found"}, errors.RestUnavailable, "has no call jobs"),
+        (404, {"detail": "no", "field": "path"}, errors.RestUnavailable, "has no call jobs"),
+        (405, {"detail": "no", "field": "method"}, errors.RestUnavailable, "has no call jobs"),
         (404, b"", errors.RestUnavailable, "has no call jobs"),
-        (429, b'{"detail":"wait a second"}', errors.RestUnavailable, "wait a second"),
+        (429, {"detail": "wait a second"}, errors.RestUnavailable, "wait a second"),
         (503, b"upstream away", errors.RestUnavailable, "status 503"),
     ],
 )
 def test_a_refusal_is_reported_with_a_fix(status, body, kind, says):
-    found = refusal_error(status, body, "jobs")
+    sent = json.dumps(problem(status, **body)).encode() if isinstance(body, dict) else body
+    found = refusal_error(status, sent, "jobs")
     assert type(found) is kind
     assert says in str(found)
 

@@ -16,6 +16,7 @@ from gpupack_cli.session import Session
 STATUS = {
     "utilization": {"gpu_utilization": 0.0, "gpu_memory_usage": 0.0},
     "total_nodes": 0,
+    "available_nodes": [],
     "total_gpus": 0,
     "available_gpus": 0,
     "timestamp": "2026-11-29T00:00:00Z",

@@ -5,9 +5,11 @@ import contextlib
 import json
 
 import pytest
+from rest_answers import outcome
 
 from gpupack_cli import errors
 from gpupack_cli.session import Session
+from gpupack_restapi.questions import Outcome
 
 SPEC = {"gpus": 1, "workload": {"name": "matmul"}}
 MANIFEST = {
@@ -26,7 +28,8 @@ class Rest:
 
     async def post(self, path, body, kind):
         self.asked.append((path, body))
-        return kind(outcome="Starts")
+        assert kind is Outcome
+        return outcome("Starts")
 
 
 @pytest.fixture

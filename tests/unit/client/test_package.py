@@ -11,7 +11,13 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "client" / "gpupack"
 PROJECT = tomllib.loads((ROOT / "client/pyproject.toml").read_text())
 LIBRARIES = {"nvidia-ml-py": "pynvml", "pyyaml": "yaml"}
-OURS = {"gpupack", "gpupack_devices", "gpupack_kubeclient", "gpupack_placement"}
+OURS = {
+    "gpupack",
+    "gpupack_devices",
+    "gpupack_kubeclient",
+    "gpupack_placement",
+    "gpupack_restapi",
+}
 
 
 def imported():

@@ -10,7 +10,6 @@ from typing import Any, Final
 import click
 import msgspec
 
-from gpupack_cli.answers import Cost, CostRow
 from gpupack_cli.errors import UsageInvalid
 from gpupack_cli.figures import figure
 from gpupack_cli.namespaces import require_namespace
@@ -19,6 +18,7 @@ from gpupack_cli.output import Column, show_document, show_table
 from gpupack_cli.rest import Rest
 from gpupack_cli.rest_pages import csv_pages, pages
 from gpupack_cli.session import Session, run
+from gpupack_restapi.cost import CostRow, Costs
 
 COST_DIGITS: Final = 2
 PAGE_SIZE: Final = 20_000
@@ -92,18 +92,18 @@ async def _show(
     show_table(columns, [*rows, ("total", *cells(answer.total, by)[1:])], output)
 
 
-async def read_all(rest: Rest, params: dict[str, str]) -> Cost:
+async def read_all(rest: Rest, params: dict[str, str]) -> Costs:
     """Read all pages of one period; the total is the sum of the rows. Raises CliError."""
-    first = await rest.get("cost", Cost, **params, limit=PAGE_SIZE)
+    first = await rest.get("cost", Costs, **params, limit=PAGE_SIZE)
     if not first.next:
         return first
     # An hour that starts between two pages must not lengthen the period of the later ones.
-    period = params | {"since": first.since, "until": first.until}
-    rows = first.rows
-    async for page in pages(rest, "cost", Cost, first.next, **period, limit=PAGE_SIZE):
+    period = params | {"since": first.since.isoformat(), "until": first.until.isoformat()}
+    rows = list(first.rows)
+    async for page in pages(rest, "cost", Costs, first.next, **period, limit=PAGE_SIZE):
         rows += page.rows
     # Running jobs cost more on the last page than on the first: only the sum matches the rows.
-    return msgspec.structs.replace(first, rows=rows, total=total(rows), next="")
+    return msgspec.structs.replace(first, rows=tuple(rows), total=total(rows), next="")
 
 
 def total(rows: Sequence[CostRow]) -> CostRow:
@@ -113,6 +113,10 @@ def total(rows: Sequence[CostRow]) -> CostRow:
     """
     costs = [row.cost for row in rows if row.cost is not None]
     return CostRow(
+        namespace="",
+        cohort="",
+        job="",
+        model="",
         allocated_gpu_hours=math.fsum(row.allocated_gpu_hours for row in rows),
         used_gpu_hours=_known(row.used_gpu_hours for row in rows),
         idle_gpu_hours=_known(row.idle_gpu_hours for row in rows),

@@ -4,7 +4,6 @@
 import click
 from rich.text import Text
 
-from gpupack.job_views import Explanation
 from gpupack_cli import written_names
 from gpupack_cli.cluster_warnings import print_warnings
 from gpupack_cli.errors import ObjectNotFound, PermissionDenied, RestUnavailable
@@ -23,6 +22,7 @@ from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.errors import Refused
 from gpupack_kubeclient.objects import Pod
 from gpupack_kubeclient.resources import PODS
+from gpupack_restapi.questions import Explanation
 
 POD = "pod/"
 

@@ -8,7 +8,6 @@ import click
 import msgspec
 
 from gpupack_cli import written_names
-from gpupack_cli.answers import Holders
 from gpupack_cli.errors import CliError
 from gpupack_cli.gpunode_writes import change_maintenance, get_node
 from gpupack_cli.maintenance import cordon_entries, find_device, find_gpu, uncordon_entries
@@ -24,6 +23,7 @@ from gpupack_cli.text import plain
 from gpupack_crds.kinds import GpuNode
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.errors import KubeError
+from gpupack_restapi.holders import Holders, HolderView
 
 PAGE_SIZE: Final = 5000
 
@@ -93,11 +93,19 @@ async def _holders(session: Session, api: Api, node: str) -> defaultdict[str, li
         async with session.rest(api) as rest:
             async for page in pages(rest, "holders", Holders, node=node, limit=PAGE_SIZE):
                 for each in page.holders:
-                    found[each.uuid].append(plain(each.text))
+                    found[each.uuid].append(plain(holder_text(each)))
     except (CliError, KubeError) as error:
         note(f"without holders: {error}")
         return None
     return found
+
+
+def holder_text(holder: HolderView) -> str:
+    """Return «team/train (worker 0, pod train-1-0-x7k2p)» or «team/pod/notebook 40%»."""
+    part = "" if holder.percent >= 100 else f" {holder.percent}%"  # noqa: PLR2004 - of a whole
+    worker = "" if holder.worker is None else f"worker {holder.worker}, "
+    whose = f"{holder.job} ({worker}pod {holder.pod})" if holder.job else f"pod/{holder.pod}"
+    return f"{holder.namespace}/{whose}{part}"
 
 
 async def _read_gpunode(api: Api, name: str) -> NodeGpus:

@@ -5,7 +5,7 @@ import datetime as dt
 
 import click
 
-from gpupack_cli.job_rows import JOB_COLUMNS, JobRow
+from gpupack_cli.job_rows import JOB_COLUMNS, cells, row_from_object
 from gpupack_cli.listing import list_objects
 from gpupack_cli.namespaces import require_namespace
 from gpupack_cli.notes import note
@@ -35,7 +35,7 @@ async def _show(session: Session, *, everywhere: bool, phase: str | None, output
         found = await list_objects(api, GPUJOBS, namespace=namespace)
         if not found:
             await require_namespace(api, namespace)
-    rows = [JobRow.from_object(job) for job in found if phase in {None, job.status.phase}]
+    rows = [row_from_object(job) for job in found if phase in {None, job.status.phase}]
     if output.document:
         show_document({"jobs": rows}, output)
         return
@@ -43,7 +43,7 @@ async def _show(session: Session, *, everywhere: bool, phase: str | None, output
         note(empty_text(namespace, phase, others=len(found)))
         return
     now = dt.datetime.now(dt.UTC)
-    show_table(JOB_COLUMNS, (row.cells(now) for row in rows), output)
+    show_table(JOB_COLUMNS, (cells(row, now) for row in rows), output)
 
 
 def empty_text(namespace: str, phase: str | None, *, others: int) -> str:

@@ -5,7 +5,7 @@ import datetime as dt
 
 import click
 
-from gpupack.job_views import QueuePage, QueueRow, sort_queue
+from gpupack.jobs import sort_queue
 from gpupack_cli.errors import PermissionDenied, RestUnavailable
 from gpupack_cli.listing import list_objects
 from gpupack_cli.namespaces import require_namespace
@@ -17,6 +17,7 @@ from gpupack_cli.rest_pages import pages
 from gpupack_cli.session import Session, run
 from gpupack_crds.kinds import GPUJOBS
 from gpupack_kubeclient.client import Api
+from gpupack_restapi.jobs import Queue, QueueRow
 
 PAGE_SIZE = 5000
 
@@ -61,7 +62,7 @@ async def _read_rest(session: Session, api: Api, namespace: str) -> list[QueueRo
     async with session.rest(api) as rest:
         found = {
             (row.kind, row.namespace, row.name): row
-            async for page in pages(rest, "queue", QueuePage, namespace=namespace, limit=PAGE_SIZE)
+            async for page in pages(rest, "queue", Queue, namespace=namespace, limit=PAGE_SIZE)
             for row in page.waiting
         }
     return list(found.values())

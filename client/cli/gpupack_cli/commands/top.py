@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator
 import click
 
 from gpupack_cli import live_view
-from gpupack_cli.answers import Status
 from gpupack_cli.bars import bar_from_gpunode, bar_from_rest, render_bars, sort_bars
 from gpupack_cli.errors import ConfigurationInvalid, PermissionDenied, RestUnavailable
 from gpupack_cli.listing import list_objects
@@ -22,6 +21,7 @@ from gpupack_cli.rest_nodes import all_nodes
 from gpupack_cli.session import Session, run
 from gpupack_crds.kinds import GPUNODES
 from gpupack_kubeclient.client import Api
+from gpupack_restapi.nodes import Status
 from gpupack_terminal import console, screen
 
 

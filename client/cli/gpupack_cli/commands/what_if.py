@@ -9,7 +9,6 @@ import msgspec
 from rich.text import Text
 
 from gpupack_cli import figures
-from gpupack_cli.answers import PlannedDevice, WhatIf
 from gpupack_cli.errors import InputInvalid
 from gpupack_cli.explanation import hidden_text, queue_lines
 from gpupack_cli.manifest_files import objects_of_kind
@@ -17,6 +16,8 @@ from gpupack_cli.options import Output, output_option, session_options
 from gpupack_cli.output import show_document, show_lines
 from gpupack_cli.session import Session, run
 from gpupack_cli.text import plain
+from gpupack_restapi.jobs import HeldDevice
+from gpupack_restapi.questions import Outcome
 
 if TYPE_CHECKING:
     from gpupack_kubeclient.client import Api
@@ -60,7 +61,7 @@ async def _show(session: Session, named: str, body: dict[str, Any], *, output: O
         namespace = session.namespace or named or await session.current_namespace(api)
         if rest.uses_certificate:
             body |= await _check_job(api, body["job"], namespace)
-        answer = await rest.post("what-if", {"namespace": namespace, **body}, WhatIf)
+        answer = await rest.post("what-if", {"namespace": namespace, **body}, Outcome)
     if output.document:
         show_document(answer, output)
         return
@@ -75,7 +76,7 @@ async def _check_job(api: "Api", spec: dict[str, Any], namespace: str) -> dict[s
     return {"job": msgspec.json.decode(job.spec), "judged": True}
 
 
-def format_answer(answer: WhatIf) -> list[str]:
+def format_answer(answer: Outcome) -> list[str]:
     """Return the answer as sentences."""
     first = {
         "Starts": "It would start now",
@@ -112,7 +113,7 @@ def format_answer(answer: WhatIf) -> list[str]:
     return lines
 
 
-def _part(device: PlannedDevice) -> str:
+def _part(device: HeldDevice) -> str:
     return f"{figures.percent(device.percent)}, {figures.memory(device.memory_mib)}"
 
 

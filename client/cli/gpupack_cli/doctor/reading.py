@@ -17,6 +17,7 @@ from gpupack_crds.kinds import GPUCOHORTS, GPUNODES, GPUQUOTAS
 from gpupack_kubeclient import errors, objects
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.resources import NODES, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from gpupack_restapi import PREFIX
 
 T = TypeVar("T", bound=objects.Object)
 
@@ -25,7 +26,7 @@ PRIORITY_CLASS: Final = "gpupack-worker"
 METRICS: Final = "/api/v1/namespaces/{namespace}/pods/https:{pod}:8443/proxy/metrics"
 """Path of the leading pod's metrics: it writes the Service's endpoints, and the proxy has none."""
 REST: Final = (
-    f"/api/v1/namespaces/{{namespace}}/services/https:{SERVICE}:https/proxy/api/v1/gpu/health/ready"
+    f"/api/v1/namespaces/{{namespace}}/services/https:{SERVICE}:https/proxy{PREFIX}/health/ready"
 )
 MAX_DETAIL_CHARACTERS: Final = 200
 

@@ -12,8 +12,8 @@ from self_signed import self_signed
 from gpupack.cluster.calls import Calls
 from gpupack.cluster.endpoint import Endpoint, trusted_by
 from gpupack.errors import GpupackError, ServerUnreachable
-from gpupack.job_views import QueuePage
 from gpupack_kubeclient import ca_file
+from gpupack_restapi.jobs import Queue
 
 
 def endpoint_of(where, trusted):
@@ -33,7 +33,7 @@ def queue_of(page):
 
 async def test_a_replaced_ca_file_is_used_for_the_next_call(tmp_path, monkeypatch):
     monkeypatch.setattr(ca_file, "LOOK_SECONDS", 0.0)
-    app, where = queue_of({"waiting": []}), {}
+    app, where = queue_of({"waiting": [], "total": 0}), {}
     trusted = tmp_path / "ca.crt"
     calls = None
     for folder in ("before", "after"):
@@ -45,18 +45,18 @@ async def test_a_replaced_ca_file_is_used_for_the_next_call(tmp_path, monkeypatc
         tls.load_cert_chain(certificate, key)
         async with serving(app, tls=tls) as where["address"]:
             calls = calls or Calls(endpoint_of(where, trusted_by(str(trusted))))
-            page = await asyncio.to_thread(calls.get, "queue", QueuePage)
-            assert page.waiting == []
+            page = await asyncio.to_thread(calls.get, "queue", Queue)
+            assert page.waiting == ()
     calls.close()
 
 
 async def test_a_page_that_names_itself_as_next_is_an_error():
-    app, where = queue_of({"waiting": [], "next": "x"}), {}
+    app, where = queue_of({"waiting": [], "total": 0, "next": "x"}), {}
     trusted = ssl.create_default_context()
     async with serving(app) as where["address"]:
         calls = Calls(endpoint_of(where, lambda: trusted))
         with pytest.raises(ServerUnreachable, match="names itself as its next page"):
-            await asyncio.to_thread(list, calls.pages("queue", QueuePage))
+            await asyncio.to_thread(list, calls.pages("queue", Queue))
         calls.close()
 
 
@@ -65,4 +65,4 @@ async def test_a_call_of_a_closed_manager_says_that_it_is_closed():
     calls = Calls(endpoint_of({"address": "https://localhost:1"}, lambda: trusted))
     calls.close()
     with pytest.raises(GpupackError, match="this manager is closed; open another one"):
-        await asyncio.to_thread(calls.get, "queue", QueuePage)
+        await asyncio.to_thread(calls.get, "queue", Queue)

@@ -7,11 +7,13 @@ import threading
 
 import httpx
 import pytest
+from rest_answers import problem
 
 from gpupack import CallRefused, NotEnoughGpus, ServerUnreachable, TrainingGPUConfig, Unsupported
-from gpupack.backend import Patience, Workload
+from gpupack.backend import Patience
 from gpupack.cluster.calls import Calls
 from gpupack.cluster.endpoint import Endpoint
+from gpupack_restapi.allocations import Workload
 
 TWO = TrainingGPUConfig(gpu_count=2, gpu_type="H100")
 UUIDS = ["GPU-a", "GPU-b"]
@@ -98,7 +100,7 @@ def test_an_interrupted_allocation_is_released_by_its_key(serve):
 
 
 def test_a_rejected_token_is_read_once_more(serve):
-    backend, server = serve((401, {"detail": "who?"}), (200, VALID), forget=lambda: True)
+    backend, server = serve((401, problem(401, detail="who?")), (200, VALID), forget=lambda: True)
     assert backend.validate(TWO)
     assert [each.headers["authorization"] for each in server.asked] == [
         "Bearer token-0",
@@ -125,7 +127,9 @@ def test_loopback_and_service_addresses_use_no_proxy(direct, monkeypatch):
 
 
 def test_a_caller_with_a_certificate_sends_no_authorization_header(serve):
-    backend, server = serve((200, VALID), (401, {"detail": "this one takes a token"}), token=None)
+    backend, server = serve(
+        (200, VALID), (401, problem(401, detail="this one takes a token")), token=None
+    )
     assert backend.validate(TWO)
     with pytest.raises(CallRefused, match="takes a token; set GPUPACK_TOKEN"):
         backend.allocate(TWO, Patience(0, 600))
@@ -184,7 +188,7 @@ def test_a_request_that_can_never_fit_is_reported_as_such(serve):
 
 
 def test_a_failed_validation_does_not_replace_the_error(serve):
-    backend, server = serve((201, WAITS), (403, {"detail": "not you"}), GONE)
+    backend, server = serve((201, WAITS), (403, problem(403, detail="not you")), GONE)
     with pytest.raises(NotEnoughGpus, match="2 GPUs are missing") as raised:
         backend.allocate(TWO, Patience(0, 600))
     assert not raised.value.never
@@ -208,7 +212,7 @@ def test_a_stopped_wait_releases_the_allocation(serve):
 
 
 def test_releasing_a_finished_allocation_is_no_error(serve):
-    backend, _ = serve((201, HELD), (404, {"detail": "there is none"}))
+    backend, _ = serve((201, HELD), (404, problem(404, detail="there is none")))
     backend.allocate(TWO, Patience(0, 600)).release()
 
 
@@ -229,8 +233,9 @@ def test_all_pages_of_nodes_are_read(serve):
 
 
 def test_a_refusal_names_field_value_and_fix(serve):
-    problem = {"detail": "no such model", "field": "gpu_type", "value": "X", "fix": "name a model"}
-    backend, _ = serve((400, problem))
+    fields = {"field": "gpu_type", "value": "X", "fix": "name a model"}
+    refusal = problem(400, detail="no such model", **fields)
+    backend, _ = serve((400, refusal))
     with pytest.raises(CallRefused, match="gpu_type: 'X': no such model; name a model") as raised:
         backend.validate(TWO)
     assert (raised.value.status, raised.value.field, raised.value.value, raised.value.fix) == (
@@ -242,7 +247,7 @@ def test_a_refusal_names_field_value_and_fix(serve):
 
 
 def test_a_rejected_caller_is_told_how_to_get_a_token(serve):
-    backend, _ = serve((401, {"detail": "the token is not valid"}))
+    backend, _ = serve((401, problem(401, detail="the token is not valid")))
     with pytest.raises(CallRefused, match="the token is not valid; set GPUPACK_TOKEN"):
         backend.status()
 
@@ -263,7 +268,7 @@ def test_a_server_that_never_answers_is_named(serve):
 
 
 def test_a_server_that_is_never_ready_is_reported_with_its_reason(serve):
-    backend, _ = serve(*[(503, {"detail": "the state is stale"})] * 6)
+    backend, _ = serve(*[(503, problem(503, detail="the state is stale"))] * 6)
     with pytest.raises(CallRefused, match="the state is stale"):
         backend.status()
 
