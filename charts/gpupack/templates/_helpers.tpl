@@ -190,6 +190,7 @@ seccompProfile:
 - name: POD_NAME
   valueFrom:
     fieldRef:
+      apiVersion: v1
       fieldPath: metadata.name
 {{- end }}
 

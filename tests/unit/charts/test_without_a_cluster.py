@@ -97,6 +97,8 @@ def is_stored_otherwise(path, value):
         return any("scope" not in rule for rule in value)
     if path.endswith(".matchConstraints"):
         return not {"matchPolicy", "namespaceSelector", "objectSelector"} <= set(value)
+    if path.endswith(".valueFrom.fieldRef"):
+        return "apiVersion" not in value
     if path.endswith(".containers.env"):
         return any(each.get("value", "set") == "" for each in value)
     if path.endswith(".additionalPrinterColumns"):
