@@ -74,7 +74,7 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=s
 ENV HOME=/tmp
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_workloads"]
-COPY workloads /opt/gpupack/
+COPY workloads/kernels workloads /opt/gpupack/
 
 
 # ThunderKittens' headers, which the workload of that name compiles against: by GitHub, at one commit, so no
@@ -115,7 +115,7 @@ ENV HOME=/tmp
 USER 65532:65532
 WORKDIR /work
 ENTRYPOINT ["jupyter", "lab", "--ip=0.0.0.0", "--port=8888", "--no-browser"]
-COPY workloads /opt/gpupack/
+COPY workloads/kernels workloads /opt/gpupack/
 
 
 # TensorFlow without torch. As it is built by default it computes on CPUs alone, which is a fifth of the
@@ -135,7 +135,7 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=s
 ENV HOME=/tmp
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_workloads"]
-COPY client workloads /opt/gpupack/
+COPY client workloads/kernels workloads /opt/gpupack/
 
 
 # What operator, extender and agent have in common.
@@ -233,7 +233,7 @@ ENV HOME=/tmp OMP_NUM_THREADS=1
 USER 65532:65532
 WORKDIR /opt/gpupack
 ENTRYPOINT ["python", "-m", "pytest", "-p", "no:cacheprovider", "-n", "2"]
-COPY workloads tests/workloads_image /opt/gpupack/
+COPY workloads/kernels workloads tests/workloads_image /opt/gpupack/
 
 
 FROM tensorflow AS tensorflow-test

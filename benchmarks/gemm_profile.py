@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures where the time of a bfloat16 product goes, ours against cuBLAS, on a Hopper GPU.
 
-    PYTHONPATH=workloads python3 benchmarks/gemm_profile.py
-    PYTHONPATH=workloads ncu --profile-from-start off --clock-control none --cache-control none \
-        --set full python3 benchmarks/gemm_profile.py --once
+    export PYTHONPATH=workloads/kernels:workloads
+    python3 benchmarks/gemm_profile.py
+    ncu --profile-from-start off --clock-control none --cache-control none --set full \
+        python3 benchmarks/gemm_profile.py --once
 
 The first prints a line of JSON per finding: `launch`, the host's microseconds for a call while the
 GPU is busy; `rested` and `sustained`, the GPU's microseconds for a product after a rest and without
@@ -20,7 +21,7 @@ from functools import partial
 
 import torch
 
-from gpupack_workloads.kernels.gemm.launch import multiply
+from gpupack_kernels.operators.gemm.launch import multiply
 from gpupack_workloads.timing import medians_in_turns, seconds_per_call
 
 SIZES = (4096, 8192)

@@ -33,10 +33,9 @@ from typing import Any
 import documents
 import yaml
 from workloads_runs import device_name
-from workloads_suite import ask_driver, versions
+from workloads_suite import PACKAGES, ask_driver, versions
 
 ROOT = Path(__file__).resolve().parents[1]
-WORKLOADS = ROOT / "workloads"
 VALUES = ROOT / "charts" / "gpupack" / "values.yaml"
 sys.path.insert(0, str(ROOT / "agent"))
 
@@ -139,9 +138,7 @@ def measure(
     ]  # fmt: skip
     threads = thread_percent(percent, next(iter(ask_driver("name")), ""))
     environ = os.environ | environment(percent, threads, options.memory_mib, pipes)
-    environ["PYTHONPATH"] = os.pathsep.join(
-        filter(None, (str(WORKLOADS), os.environ.get("PYTHONPATH")))
-    )
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*PACKAGES, os.environ.get("PYTHONPATH"))))
     began = time.monotonic()
     with subprocess.Popen(  # noqa: S603  a list, no shell
         command, env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "workloads"))
+sys.path[:0] = [str(ROOT / folder) for folder in ("workloads/kernels", "workloads")]
 
 from gpupack_workloads.errors import WrongResult  # noqa: E402
 from gpupack_workloads.results import Result, in_full  # noqa: E402

@@ -32,8 +32,8 @@ from typing import Any
 from workloads_runs import RUNS, Run, file_name
 
 ROOT = Path(__file__).resolve().parents[1]
-WORKLOADS = ROOT / "workloads"
-sys.path.insert(0, str(WORKLOADS))
+PACKAGES = [str(ROOT / folder) for folder in ("workloads/kernels", "workloads")]
+sys.path[:0] = PACKAGES
 
 from gpupack_workloads.settings import NO_MULTICAST  # noqa: E402  needs no torch
 
@@ -132,7 +132,7 @@ class Suite:
             }
         )
         environ["PYTHONPATH"] = os.pathsep.join(
-            filter(None, (str(WORKLOADS), os.environ.get("PYTHONPATH")))
+            filter(None, (*PACKAGES, os.environ.get("PYTHONPATH")))
         )
         with self.stdout(run).open("wb") as output, self.stderr(run).open("wb") as errors:
             process = subprocess.Popen(  # noqa: S603  a list, no shell

@@ -158,10 +158,16 @@ def services_layer(python: HostPython, *, root: Path, site: Path) -> HostLayer:
 
 
 def workloads_layer(root: Path, site: Path) -> HostLayer:
-    """Return the layer of our workloads and the libraries that they import besides torch."""
-    code = Tree(root / "workloads/gpupack_workloads", "/opt/gpupack/gpupack_workloads")
+    """Return the layer of our workloads, their kernels and the libraries besides torch."""
+    code = [
+        Tree(root / folder / package, f"/opt/gpupack/{package}")
+        for folder, package in (
+            ("workloads/kernels", "gpupack_kernels"),
+            ("workloads", "gpupack_workloads"),
+        )
+    ]
     libraries = [Tree(site / name, f"/opt/site/{name}") for name in ("click", "msgspec")]
-    return HostLayer("workloads", (code, *libraries), links={}, folders={})
+    return HostLayer("workloads", (*code, *libraries), links={}, folders={})
 
 
 def service(part: str, layers: tuple[HostLayer, ...]) -> HostImage:

@@ -29,7 +29,7 @@ def main():
 
 
 def found(case):
-    module = importlib.import_module(f"gpupack_workloads.kernels.attention.{case['module']}.kernel")
+    module = importlib.import_module(f"gpupack_kernels.operators.{case['module']}.kernel")
     kernel = getattr(module, case["kernel"])
     names, constants = kernel.arg_names, case["constants"]
     constants = {name: constants[name] for name in names if name in constants}

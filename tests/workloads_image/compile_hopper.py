@@ -13,11 +13,11 @@ from triton.backends.compiler import GPUTarget
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource
 
-from gpupack_workloads.kernels.attention.hopper.backward import attention_backward_kernel
-from gpupack_workloads.kernels.attention.hopper.forward import attention_forward_kernel
-from gpupack_workloads.kernels.gemm.hopper.kernel import gemm_hopper_kernel
-from gpupack_workloads.kernels.gemm.hopper.launch import GROUP_WARPS, REGISTERS
-from gpupack_workloads.kernels.gemm.tuning import H200, HOPPER_TILES, SPLIT_TILES, SUM_TILES
+from gpupack_kernels.operators.attention.hopper.backward import attention_backward_kernel
+from gpupack_kernels.operators.attention.hopper.forward import attention_forward_kernel
+from gpupack_kernels.operators.gemm.hopper.kernel import gemm_hopper_kernel
+from gpupack_kernels.operators.gemm.hopper.launch import GROUP_WARPS, REGISTERS
+from gpupack_kernels.operators.gemm.tuning import H200, HOPPER_TILES, SPLIT_TILES, SUM_TILES
 
 TYPES = {"bf16": gl.bfloat16, "fp32": gl.float32}
 HALF_M = 64

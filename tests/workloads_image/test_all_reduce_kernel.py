@@ -11,8 +11,8 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from gpupack_workloads.kernels.all_reduce.launch import AllReduce, inbox_words
-from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_kernels.communication.all_reduce.launch import AllReduce, inbox_words
+from gpupack_kernels.errors import Unsupported
 
 CPU = torch.device("cpu")
 LARGEST_BYTES = 2048

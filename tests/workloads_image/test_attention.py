@@ -19,16 +19,16 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from gpupack_kernels import devices
+from gpupack_kernels.errors import Unsupported
+from gpupack_kernels.operators.attention.ops import attention
+from gpupack_kernels.operators.attention.portable import launch
+from gpupack_kernels.operators.attention.tuning import owners_together
 from gpupack_workloads.attention import session
 from gpupack_workloads.attention.checks import check, check_timed, random_inputs
 from gpupack_workloads.attention.options import AttentionOptions
 from gpupack_workloads.attention.session import run
 from gpupack_workloads.errors import NoSuchDevice, OutOfMemory, WrongResult
-from gpupack_workloads.kernels import devices
-from gpupack_workloads.kernels.attention.ops import attention
-from gpupack_workloads.kernels.attention.portable import launch
-from gpupack_workloads.kernels.attention.tuning import owners_together
-from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.results import encode
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

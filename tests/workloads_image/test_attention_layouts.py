@@ -12,6 +12,7 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
+from gpupack_kernels import attention_varlen
 from gpupack_workloads.attention import paged, run, varlen
 from gpupack_workloads.attention.decoding import random_pages
 from gpupack_workloads.attention.lengths import lengths_of, ragged_plan_for
@@ -19,7 +20,6 @@ from gpupack_workloads.attention.options import AttentionOptions
 from gpupack_workloads.attention.packed import Packed
 from gpupack_workloads.devices import choose_device
 from gpupack_workloads.errors import BadArgument, OutOfMemory, WrongResult
-from gpupack_workloads.kernels import attention_varlen
 from gpupack_workloads.results import encode
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

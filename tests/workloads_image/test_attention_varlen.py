@@ -15,11 +15,11 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from gpupack_workloads.kernels import attention, attention_varlen
-from gpupack_workloads.kernels.attention.portable import launch as portable
-from gpupack_workloads.kernels.attention.varlen import launch
-from gpupack_workloads.kernels.attention.varlen.ops import _forward
-from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_kernels import attention, attention_varlen
+from gpupack_kernels.errors import Unsupported
+from gpupack_kernels.operators.attention.portable import launch as portable
+from gpupack_kernels.operators.attention_varlen import launch
+from gpupack_kernels.operators.attention_varlen.ops import _forward
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 # Of the largest element of what is right: rounding of results, and of the weights before products.
@@ -229,7 +229,7 @@ def case_of(kernel, tiles, dimension, *, dtype="bf16", capability=90):
         "BLOCK_D": 1 << (dimension - 1).bit_length(),
     }  # fmt: skip
     return {
-        "module": "varlen", "kernel": f"varlen_{kernel}_kernel", "constants": constants,
+        "module": "attention_varlen", "kernel": f"varlen_{kernel}_kernel", "constants": constants,
         "dtype": dtype, "capability": capability,
         "options": {"num_warps": tiles.warps, "num_stages": tiles.stages},
     }  # fmt: skip

@@ -11,7 +11,7 @@ from torch.nn import functional
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from gpupack_workloads.kernels import (
+from gpupack_kernels import (
     attention,
     attention_varlen,
     gemm,
@@ -23,8 +23,8 @@ from gpupack_workloads.kernels import (
     swiglu,
     vector_add,
 )
-from gpupack_workloads.kernels.casts import CASTS_RMS_NORM
-from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_kernels.casts import CASTS_RMS_NORM
+from gpupack_kernels.errors import Unsupported
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 HALF = torch.bfloat16 if DEVICE == "cuda" else torch.float16

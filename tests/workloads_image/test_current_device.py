@@ -12,16 +12,16 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from gpupack_workloads import kernels
-from gpupack_workloads.kernels import devices
-from gpupack_workloads.kernels.attention.ops import attention
-from gpupack_workloads.kernels.gemm.ops import gemm
-from gpupack_workloads.kernels.linear_cross_entropy.ops import linear_cross_entropy
-from gpupack_workloads.kernels.rms_norm.ops import rms_norm
-from gpupack_workloads.kernels.rotary.ops import rotary
-from gpupack_workloads.kernels.softmax.ops import softmax
-from gpupack_workloads.kernels.swiglu.ops import swiglu
-from gpupack_workloads.kernels.vector_add.ops import vector_add
+import gpupack_kernels
+from gpupack_kernels import devices
+from gpupack_kernels.operators.attention.ops import attention
+from gpupack_kernels.operators.gemm.ops import gemm
+from gpupack_kernels.operators.linear_cross_entropy.ops import linear_cross_entropy
+from gpupack_kernels.operators.rms_norm.ops import rms_norm
+from gpupack_kernels.operators.rotary.ops import rotary
+from gpupack_kernels.operators.softmax.ops import softmax
+from gpupack_kernels.operators.swiglu.ops import swiglu
+from gpupack_kernels.operators.vector_add.ops import vector_add
 
 # Of several GPUs one that is not current; Triton takes no CPU tensors where there is a GPU.
 GPUS = torch.cuda.device_count()
@@ -56,7 +56,7 @@ def test_the_operands_device_is_current_during_a_launch(monkeypatch, name):
 
 
 def test_every_launch_makes_the_device_current_in_one_way():
-    sources = Path(kernels.__file__).parent.rglob("*.py")
+    sources = Path(gpupack_kernels.__file__).parent.rglob("*.py")
     users = [path.name for path in sources if "cuda.device_of" in path.read_text()]
     assert users == ["devices.py"]
 

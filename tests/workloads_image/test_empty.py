@@ -10,7 +10,7 @@ from torch.nn import functional
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from gpupack_workloads.kernels import (
+from gpupack_kernels import (
     attention,
     attention_varlen,
     gemm,

@@ -16,11 +16,11 @@ if not torch.cuda.is_available():
 from triton.backends.compiler import BaseBackend
 from triton.runtime import jit
 
-from gpupack_workloads.kernels.errors import Unsupported
-from gpupack_workloads.kernels.gemm import tuning
-from gpupack_workloads.kernels.gemm.hopper.compiled import specialization
-from gpupack_workloads.kernels.gemm.ops import gemm, gemms
-from gpupack_workloads.kernels.gemm.tuning import H200, HOPPER_TILES, cheapest, waves
+from gpupack_kernels.errors import Unsupported
+from gpupack_kernels.operators.gemm import tuning
+from gpupack_kernels.operators.gemm.hopper.compiled import specialization
+from gpupack_kernels.operators.gemm.ops import gemm, gemms
+from gpupack_kernels.operators.gemm.tuning import H200, HOPPER_TILES, cheapest, waves
 from gpupack_workloads.reference.gemm import compare
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -225,7 +225,7 @@ def test_any_shape_type_and_order_of_operands_agrees_with_numpy(shape, dtype, tu
 @pytest.mark.gpu
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs a GPU")
 def test_a_limited_number_of_launches_is_kept():
-    from gpupack_workloads.kernels.gemm.hopper.plans import Plans  # noqa: PLC0415  Gluon
+    from gpupack_kernels.operators.gemm.hopper.plans import Plans  # noqa: PLC0415  Gluon
 
     plans = Plans(most=3)
     for kind in range(4):

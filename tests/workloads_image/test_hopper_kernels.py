@@ -35,8 +35,8 @@ def test_little_is_spilled(found):
 ORIENTATIONS = """
 import itertools
 import torch
-from gpupack_workloads.kernels.gemm.hopper.launch import maps_of, turns_of
-from gpupack_workloads.kernels.gemm.tuning import H200, HOPPER_TILES
+from gpupack_kernels.operators.gemm.hopper.launch import maps_of, turns_of
+from gpupack_kernels.operators.gemm.tuning import H200, HOPPER_TILES
 
 def matrix(rows, columns, turned):
     shape = (columns, rows) if turned else (rows, columns)

@@ -14,14 +14,16 @@ from torch.nn import functional
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from gpupack_workloads.kernels.errors import Unsupported
-from gpupack_workloads.kernels.linear_cross_entropy import ops as loss_ops
-from gpupack_workloads.kernels.linear_cross_entropy.ops import chunk_length, linear_cross_entropy
-from gpupack_workloads.kernels.rms_norm import ops as norm_ops
-from gpupack_workloads.kernels.rms_norm.ops import Block, rms_norm
-from gpupack_workloads.kernels.rotary import ops as rotary_ops
-from gpupack_workloads.kernels.rotary.ops import rotary
-from gpupack_workloads.kernels.swiglu.ops import swiglu
+from gpupack_kernels.errors import Unsupported
+from gpupack_kernels.operators.linear_cross_entropy import launch as loss_launch
+from gpupack_kernels.operators.linear_cross_entropy.launch import chunk_length
+from gpupack_kernels.operators.linear_cross_entropy.ops import linear_cross_entropy
+from gpupack_kernels.operators.rms_norm import launch as norm_launch
+from gpupack_kernels.operators.rms_norm.launch import Block
+from gpupack_kernels.operators.rms_norm.ops import rms_norm
+from gpupack_kernels.operators.rotary import launch as rotary_launch
+from gpupack_kernels.operators.rotary.ops import rotary
+from gpupack_kernels.operators.swiglu.ops import swiglu
 from gpupack_workloads.reference import language as reference
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -62,7 +64,7 @@ def test_a_norm_and_its_gradients_agree_with_64_bits(shape, dtype):
 @pytest.mark.parametrize("rows", [1, 4])
 @pytest.mark.parametrize("columns", [64, 50])
 def test_a_program_of_the_norm_takes_any_number_of_rows(monkeypatch, rows, columns):
-    monkeypatch.setattr(norm_ops, "_block", lambda _: Block(rows=rows, columns=64, warps=1))
+    monkeypatch.setattr(norm_launch, "_block", lambda _: Block(rows=rows, columns=64, warps=1))
     check_norm(21, columns, torch.float32)
 
 
@@ -143,7 +145,7 @@ def test_heads_may_lie_in_memory_in_any_way_and_results_lie_alike(layout):
 
 
 def test_more_heads_than_a_program_holds_at_once_are_turned_in_parts(monkeypatch):
-    monkeypatch.setattr(rotary_ops, "PAIRS", 16)
+    monkeypatch.setattr(rotary_launch, "PAIRS", 16)
     check_rotary("tokens first", (7, 2), 16, torch.float32)
 
 
@@ -221,10 +223,10 @@ def test_a_loss_and_its_gradients_agree_with_64_bits(shape, dtype):
 
 @dtypes
 def test_chunks_of_tokens_and_of_words_and_ignored_tokens_leave_the_loss_right(monkeypatch, dtype):
-    monkeypatch.setattr(loss_ops, "MIN_CHUNK", 16)
-    monkeypatch.setattr(loss_ops, "MULTIPLE", 8)
-    monkeypatch.setattr(loss_ops, "WORDS", 64)
-    monkeypatch.setattr(loss_ops, "INTERPRETED_BLOCK", 64)
+    monkeypatch.setattr(loss_launch, "MIN_CHUNK", 16)
+    monkeypatch.setattr(loss_launch, "MULTIPLE", 8)
+    monkeypatch.setattr(loss_launch, "WORDS", 64)
+    monkeypatch.setattr(loss_launch, "INTERPRETED_BLOCK", 64)
     assert chunk_length(75, 12) == 16
     check_loss(*head_of(75, 12, 301, dtype=dtype, ignored=[0, 40, 74]))
 

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 import torch
-from torch._dynamo import compiled_autograd
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from gpupack_workloads.devices import choose_device
-from gpupack_workloads.kernels import (
+from torch._dynamo import compiled_autograd  # imports Triton
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from gpupack_kernels import (
     attention,
     attention_varlen,
     gemm,
@@ -26,9 +26,10 @@ from gpupack_workloads.kernels import (
     swiglu,
     vector_add,
 )
+from gpupack_workloads.devices import choose_device
 from gpupack_workloads.transformer.operations import gate, normalise, rotate
 
-IMPORT = "from gpupack_workloads.kernels import gemm, softmax, vector_add"
+IMPORT = "from gpupack_kernels import gemm, softmax, vector_add"
 USE = "gemm(softmax(vector_add(x, x)), x)"
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TARGETS = torch.tensor([3, 0, 10, 5], device=DEVICE)
@@ -95,7 +96,7 @@ import torch
 x = torch.ones(2, 2, device="cuda" if torch.cuda.is_available() else "cpu")
 {IMPORT}
 {USE}
-import gpupack_workloads.kernels.gemm.ops
+import gpupack_kernels.operators.gemm.ops
 {IMPORT}
 {USE}
 """
@@ -206,12 +207,28 @@ def test_a_compiled_product_serves_any_shape():
         torch.testing.assert_close(compiled(a, b), a @ b)
 
 
-def test_kernels_need_neither_msgspec_nor_click():
+PER_LAYER = {"attention", "gemm", "gemms", "rms_norm", "rotary", "swiglu"}
+
+
+def steps_of(gradient):
+    """Return the names of all steps of a backward pass."""
+    before = [steps_of(step) for step, _ in gradient.next_functions if step is not None]
+    return {gradient.name()}.union(*before)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_each_layer_calls_bypasses_the_dispatcher_and_nothing_else_does(name):
+    function, shapes, _ = FUNCTIONS[name]
+    steps = steps_of(function(*inputs_of(shapes)).grad_fn)
+    is_operator = any(step.startswith("GeneratedBackwardFor_gpupack_") for step in steps)
+    assert is_operator == (name not in PER_LAYER)
+
+
+def test_kernels_need_neither_msgspec_nor_click_nor_the_workloads():
     program = f"""
 import sys
-for name in ("click", "msgspec", "pynvml"):
+for name in ("click", "gpupack_workloads", "msgspec", "pynvml"):
     sys.modules[name] = None
 {IMPORT}
-assert not any(name.startswith("gpupack_workloads.results") for name in sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -18,13 +18,13 @@ if not torch.cuda.is_available():
 import cuda_stand_in
 from cuda_stand_in import Kernels, StandIn
 
+from gpupack_kernels.communication.peer import launch as triton_kernels
 from gpupack_workloads import cuda_compiler
 from gpupack_workloads.cli import main
 from gpupack_workloads.cuda_api import Refused, check_status, load
 from gpupack_workloads.cuda_compiler import Nvrtc, choose_compiler
 from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import BadArgument, OutOfMemory, WrongResult
-from gpupack_workloads.kernels.peer import launch as triton_kernels
 from gpupack_workloads.p2p_cpp import (
     SOURCE,
     P2pCppOptions,

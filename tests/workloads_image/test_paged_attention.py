@@ -13,10 +13,10 @@ if not torch.cuda.is_available():
 
 from test_attention_varlen import TOLERANCES, compiled_for
 
-from gpupack_workloads.kernels import paged_decode_attention
-from gpupack_workloads.kernels.attention.paged import launch
-from gpupack_workloads.kernels.attention.paged.ops import _decode
-from gpupack_workloads.kernels.errors import Unsupported
+from gpupack_kernels import paged_decode_attention
+from gpupack_kernels.errors import Unsupported
+from gpupack_kernels.operators.paged_decode_attention import launch
+from gpupack_kernels.operators.paged_decode_attention.ops import _decode
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 # lengths, tokens of a page, heads, key heads, dimension, parts
@@ -226,7 +226,7 @@ def case_of(dimension, heads, tiles, *, dtype="bf16", capability=90):
         "BLOCK_D": 1 << (dimension - 1).bit_length(),
     }  # fmt: skip
     return {
-        "module": "paged", "kernel": "paged_decode_kernel", "constants": constants,
+        "module": "paged_decode_attention", "kernel": "paged_decode_kernel", "constants": constants,
         "singles": ["o_ptr"], "dtype": dtype, "capability": capability,
         "options": {"num_warps": tiles.warps, "num_stages": tiles.stages},
     }  # fmt: skip

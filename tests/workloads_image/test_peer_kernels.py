@@ -9,8 +9,8 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from gpupack_workloads.kernels.errors import Unsupported
-from gpupack_workloads.kernels.peer.launch import copy, modify, ping
+from gpupack_kernels.communication.peer.launch import copy, modify, ping
+from gpupack_kernels.errors import Unsupported
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 KEY = 0xA5

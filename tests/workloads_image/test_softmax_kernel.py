@@ -15,12 +15,12 @@ import triton
 import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
-from gpupack_workloads.kernels.errors import Unsupported
-from gpupack_workloads.kernels.softmax import launch
-from gpupack_workloads.kernels.softmax.kernel import rows_of_program
-from gpupack_workloads.kernels.softmax.launch import backward, forward
-from gpupack_workloads.kernels.softmax.ops import softmax
-from gpupack_workloads.kernels.softmax.tuning import Chunks, Passes, Rows
+from gpupack_kernels.errors import Unsupported
+from gpupack_kernels.operators.softmax import launch
+from gpupack_kernels.operators.softmax.kernel import rows_of_program
+from gpupack_kernels.operators.softmax.launch import backward, forward
+from gpupack_kernels.operators.softmax.ops import softmax
+from gpupack_kernels.operators.softmax.tuning import Chunks, Passes, Rows
 from gpupack_workloads.reference.softmax import compare_backward, compare_forward
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

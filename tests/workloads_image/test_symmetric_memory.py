@@ -14,6 +14,11 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
+from gpupack_kernels.communication.peer import launch as peer
+from gpupack_kernels.communication.peer.launch import PUT_PROGRAMS, Puts
+from gpupack_kernels.errors import Unsupported
+from gpupack_kernels.operators.gemm.launch import multiply_arriving
+from gpupack_kernels.operators.gemm.problem import Arrivals
 from gpupack_workloads.devices import Device
 from gpupack_workloads.distributed.rank import Rank, group
 from gpupack_workloads.errors import (
@@ -23,10 +28,6 @@ from gpupack_workloads.errors import (
     WorkloadError,
     WrongResult,
 )
-from gpupack_workloads.kernels.errors import Unsupported
-from gpupack_workloads.kernels.gemm.launch import Arrivals, multiply_arriving
-from gpupack_workloads.kernels.peer import launch as peer
-from gpupack_workloads.kernels.peer.launch import PUT_PROGRAMS, Puts
 from gpupack_workloads.p2p.copies import MISSING
 from gpupack_workloads.p2p.pattern import write
 from gpupack_workloads.symmetric_memory import nvshmem, one_sided, shared_buffers

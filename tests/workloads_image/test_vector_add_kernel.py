@@ -9,8 +9,8 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-from gpupack_workloads.kernels.errors import Unsupported
-from gpupack_workloads.kernels.vector_add.ops import vector_add
+from gpupack_kernels.errors import Unsupported
+from gpupack_kernels.operators.vector_add.ops import vector_add
 from gpupack_workloads.reference.vector_add import compare
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

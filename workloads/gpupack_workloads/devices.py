@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 
+from gpupack_kernels.loading import interpret
 from gpupack_workloads.cuda_api import Refused
 from gpupack_workloads.errors import BadArgument, NoSuchDevice, OutOfMemory
-from gpupack_workloads.kernels.loading import interpret
 from gpupack_workloads.results import Scalar
 
 logger = logging.getLogger(__name__)

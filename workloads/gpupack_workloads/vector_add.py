@@ -11,9 +11,9 @@ from functools import partial
 
 import torch
 
+from gpupack_kernels.loading import load
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.memory import require_memory
 from gpupack_workloads.reference.agreement import Agreement
 from gpupack_workloads.reference.vector_add import compare

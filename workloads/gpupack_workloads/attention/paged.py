@@ -10,13 +10,13 @@ from functools import partial
 
 import torch
 
+from gpupack_kernels.loading import load
 from gpupack_workloads.attention.decoding import Pages, decoding_rivals, random_pages
 from gpupack_workloads.attention.lengths import RaggedPlan, ragged_plan_for
 from gpupack_workloads.attention.options import PAGED, AttentionOptions
 from gpupack_workloads.attention.session import OURS, Seconds, significant
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.memory import require_memory
 from gpupack_workloads.reference.agreement import Agreement, closest
 from gpupack_workloads.reference.attention import Head, compare, expected
@@ -42,7 +42,7 @@ def run(options: AttentionOptions) -> Result:
     require_memory(
         device, doing=doing, on_device=needed_bytes(plan), smaller="--size, --batch or --kv-heads"
     )
-    kernel = load("attention.paged.ops", "paged_decode_attention")
+    kernel = load("paged_decode_attention.ops", "paged_decode_attention")
     with memory_errors(doing):
         pages = random_pages(plan, device.torch, seed=options.seed)
         rivals = {OURS: partial(kernel, *pages.given)} | decoding_rivals(pages)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import torch
 
+from gpupack_kernels.loading import load
 from gpupack_workloads.attention.checks import (
     Attention,
     Inputs,
@@ -23,7 +24,6 @@ from gpupack_workloads.attention.options import DENSE, AttentionOptions
 from gpupack_workloads.attention.plan import Plan, Timed, flop_of, plan_for
 from gpupack_workloads.attention.rivals import backward_of, forward_of, rivals_for
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
-from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.memory import require_memory
 from gpupack_workloads.results import Result, Scalar, headline
 from gpupack_workloads.timing import LatestResult, seconds_in_turns

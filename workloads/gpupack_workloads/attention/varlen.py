@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch._functorch import config as functorch_config
 
+from gpupack_kernels.loading import load
 from gpupack_workloads.attention.checks import (
     Attention,
     CheckSpec,
@@ -27,7 +28,6 @@ from gpupack_workloads.attention.options import VARLEN, AttentionOptions
 from gpupack_workloads.attention.packed import Packed, packed_rivals
 from gpupack_workloads.attention.session import MASKS, OURS, Seconds, summarise, times
 from gpupack_workloads.devices import Device, choose_device, memory_errors
-from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.memory import require_memory
 from gpupack_workloads.results import Result
 
@@ -53,7 +53,7 @@ def run(options: AttentionOptions) -> Result:
     require_memory(
         device, doing=doing, on_device=plan.needed_bytes, smaller="--size, --batch or --heads"
     )
-    kernel = load("attention.varlen.ops", "attention_varlen")
+    kernel = load("attention_varlen.ops", "attention_varlen")
     verdicts: dict[str, Verdict] = {}
     seconds: dict[str, Seconds] = {}
     # By default flex's compiled backward releases its graph's memory and runs only once.

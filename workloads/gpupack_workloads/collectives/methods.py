@@ -83,8 +83,8 @@ def torch_two_shot(rank_data: RankData, largest: int, repeats: int) -> Method:
 
 
 def packets(rank_data: RankData, largest: int) -> Method:
-    """Sum with our kernel: see kernels/all_reduce."""
-    from gpupack_workloads.kernels.all_reduce.launch import (  # noqa: PLC0415  imports Triton
+    """Sum with our kernel: see gpupack_kernels/communication/all_reduce."""
+    from gpupack_kernels.communication.all_reduce.launch import (  # noqa: PLC0415  imports Triton
         symmetric_all_reduce,
     )
 

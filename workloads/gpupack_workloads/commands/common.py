@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
+from gpupack_kernels.errors import Unsupported
 from gpupack_workloads.errors import BadArgument, WorkloadError, WrongResult, termination_error
-from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.results import Result, headline, in_full, report, result_bytes, result_path
 from gpupack_workloads.seeds import LARGEST_SEED
 from gpupack_workloads.settings import Gang, Options, prepare, temporary_folder

@@ -18,6 +18,7 @@ from typing import TypeVar
 import msgspec
 import torch.distributed as dist
 
+from gpupack_kernels.errors import Unsupported
 from gpupack_workloads.devices import Device, choose_device
 from gpupack_workloads.distributed import peers, probe
 from gpupack_workloads.distributed.failure import write_reason
@@ -29,7 +30,6 @@ from gpupack_workloads.errors import (
     Terminated,
     WorkloadError,
 )
-from gpupack_workloads.kernels.errors import Unsupported
 from gpupack_workloads.profile.recorded_run import recorded_rank
 from gpupack_workloads.results import Result
 from gpupack_workloads.settings import Options

@@ -11,10 +11,10 @@ the clocks that the first one left.
 from dataclasses import dataclass
 from functools import partial
 
+from gpupack_kernels.loading import load
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
 from gpupack_workloads.gemm.options import GemmOptions
 from gpupack_workloads.gemm.problems import GemmProblem, operands, problems, rival
-from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.memory import require_memory
 from gpupack_workloads.reference.agreement import Agreement, closest
 from gpupack_workloads.reference.gemm import Product, check_result, needs

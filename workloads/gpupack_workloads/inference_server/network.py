@@ -21,10 +21,10 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from gpupack_kernels.loading import load
 from gpupack_workloads.inference_server.batch import Part
 from gpupack_workloads.inference_server.pages import SPARE, pages_for
 from gpupack_workloads.inference_server.sampling import next_tokens
-from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.transformer.model import Attention, Decoder
 from gpupack_workloads.transformer.operations import rotation
 
@@ -79,7 +79,9 @@ class Network:
         self.head_width = first.head_width
         self.kv_heads = first.key.weight.shape[0] // first.head_width
         self.cosine, self.sine = rotation(max_length, self.head_width, self.dtype, self.device)
-        self._decode = load("attention.paged.ops", "paged_decode_attention") if paged else None
+        self._decode = (
+            load("paged_decode_attention.ops", "paged_decode_attention") if paged else None
+        )
         size = ((pages + 1) * page_tokens, self.kv_heads, self.head_width)
         # Zeros: a masked position counts nothing, but nothing times NaN is NaN.
         self.keys, self.values = (

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch.nn import functional
 
-from gpupack_workloads.kernels.loading import load
+from gpupack_kernels.loading import load
 from gpupack_workloads.llm_kernels import Sizes
 from gpupack_workloads.reference import language as reference
 from gpupack_workloads.reference.agreement import Agreement
@@ -236,7 +236,7 @@ class LinearCrossEntropy(Case):
         agreements = [reference.compare_loss(self.exact, loss)]
         if way == "both":
             dx, dweight = gradients
-            length = load("linear_cross_entropy.ops", "chunk_length")(*self.inputs[0].shape)
+            length = load("linear_cross_entropy.launch", "chunk_length")(*self.inputs[0].shape)
             chunks = -(-self.sizes.tokens // length)
             agreements += reference.compare_loss_gradients(self.exact, (dx, dweight), chunks=chunks)
         return agreements

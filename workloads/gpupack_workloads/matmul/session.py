@@ -12,8 +12,8 @@ from functools import partial
 
 import torch
 
+from gpupack_kernels.loading import load
 from gpupack_workloads.devices import Device, choose_device, describe, memory_errors
-from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.matmul.compare_numpy import (
     HOST_MATRICES,
     Comparison,

@@ -8,8 +8,8 @@ pattern made again on its own GPU.
 
 import torch
 
+from gpupack_kernels.communication.peer.launch import modify
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.kernels.peer.launch import modify
 from gpupack_workloads.p2p.pair import Pair
 from gpupack_workloads.p2p.pattern import KEY, count_wrong, write
 

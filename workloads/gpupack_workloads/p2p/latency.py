@@ -9,8 +9,8 @@ import statistics
 
 import torch
 
+from gpupack_kernels.communication.peer.launch import ping
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.kernels.peer.launch import ping
 from gpupack_workloads.p2p.pair import Pair
 
 # The median of so many batches is used: a virtual machine pauses now and then.

@@ -10,7 +10,7 @@ from functools import partial
 
 import torch
 
-from gpupack_workloads.kernels.peer.launch import copy
+from gpupack_kernels.communication.peer.launch import copy
 from gpupack_workloads.p2p.copies import Copy, checked_seconds
 from gpupack_workloads.p2p.latency import BATCHES, latency
 from gpupack_workloads.p2p.pair import Pair

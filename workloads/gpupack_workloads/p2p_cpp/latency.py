@@ -13,8 +13,8 @@ from typing import Protocol
 
 import torch
 
+from gpupack_kernels.communication.peer import launch as triton_kernels
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.kernels.peer import launch as triton_kernels
 from gpupack_workloads.p2p_cpp.access import native_atomics
 from gpupack_workloads.p2p_cpp.sides import DONE, FLAG, RING, RING_WORDS, Pair, Side
 from gpupack_workloads.results import Scalar

@@ -18,7 +18,7 @@ from functools import partial
 
 import torch
 
-from gpupack_workloads.kernels.peer import launch as triton_kernels
+from gpupack_kernels.communication.peer import launch as triton_kernels
 from gpupack_workloads.p2p.copies import Copy
 from gpupack_workloads.p2p_cpp.checks import nothing
 from gpupack_workloads.p2p_cpp.runtime import copy_to_peer

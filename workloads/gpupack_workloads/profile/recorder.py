@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from gpupack_workloads.kernels.loading import interpret
+from gpupack_kernels.loading import interpret
 from gpupack_workloads.profile.digest import Digest, digest, table
 from gpupack_workloads.profile.outcome import with_profile
 from gpupack_workloads.profile.settings import Recording

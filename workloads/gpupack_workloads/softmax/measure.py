@@ -12,9 +12,9 @@ from functools import partial
 
 import torch
 
+from gpupack_kernels.loading import load
 from gpupack_workloads.devices import Device
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.kernels.loading import load
 from gpupack_workloads.reference.agreement import Agreement, Values, closest
 from gpupack_workloads.reference.softmax import compare_backward, compare_forward
 from gpupack_workloads.results import Scalar

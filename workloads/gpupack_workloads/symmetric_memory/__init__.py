@@ -8,8 +8,8 @@
     nvshmem         the same puts and gets by NVSHMEM, if its Python package is installed
     session         the work of each process, and the result
 
-The kernels are in kernels/peer (a put with its signal) and kernels/gemm (a product that begins
-while rows still arrive).
+The kernels are gpupack_kernels' communication/peer (a put with its signal) and operators/gemm (a
+product that begins while rows still arrive).
 """
 
 from gpupack_workloads.results import Result

@@ -8,7 +8,7 @@ product hides is the question:
     copies     a rank multiplies its own shard while the copy engine fetches the next one, and so
                on: a product for each shard
     kernel     one product that begins with its own shard; copies set a flag when a shard is there,
-               and the kernel waits for it before it loads those rows (kernels/gemm)
+               and the kernel waits for it before it loads those rows (operators/gemm)
     torch      torch.ops.symm_mem.fused_all_gather_matmul, where it is there
     alone      torch.matmul with all of A there from the start: nothing could be faster by hiding
 
@@ -34,11 +34,12 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
+from gpupack_kernels.operators.gemm.launch import multiply_arriving
+from gpupack_kernels.operators.gemm.problem import Arrivals
 from gpupack_workloads.collectives.methods import world
 from gpupack_workloads.distributed.rank import Rank
 from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import BadArgument, WrongResult
-from gpupack_workloads.kernels.gemm.launch import Arrivals, multiply_arriving
 from gpupack_workloads.reference.agreement import (
     ACCUMULATION_UNIT,
     RESULT_UNITS,

@@ -26,12 +26,12 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
+from gpupack_kernels.communication.peer.launch import PUT_PROGRAMS, Puts
+from gpupack_kernels.communication.peer.launch import copy as copy_by_kernel
 from gpupack_workloads.bandwidth import algorithm_gb_per_s
 from gpupack_workloads.distributed.rank import Rank
 from gpupack_workloads.distributed.shared_failure import all_or_none
 from gpupack_workloads.errors import WrongResult
-from gpupack_workloads.kernels.peer.launch import PUT_PROGRAMS, Puts
-from gpupack_workloads.kernels.peer.launch import copy as copy_by_kernel
 from gpupack_workloads.p2p.copies import MISSING
 from gpupack_workloads.p2p.pattern import count_wrong, write
 from gpupack_workloads.results import Scalar

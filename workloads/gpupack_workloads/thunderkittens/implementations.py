@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same product and the same attention: in ThunderKittens' tile C++, in Gluon, in Triton."""
 
-import importlib
 import math
 import os
 import struct
@@ -12,8 +11,8 @@ from typing import Any, Protocol
 
 import torch
 
-from gpupack_workloads.kernels.devices import device_of
-from gpupack_workloads.kernels.loading import load
+from gpupack_kernels.devices import device_of
+from gpupack_kernels.loading import load
 from gpupack_workloads.thunderkittens.kernels import Compiled, Kernels, Operand
 
 # Of wgmma's tiles of rows, one for each group of warps that multiplies.
@@ -106,11 +105,11 @@ class TileAttention:
 
 def triton_gemm() -> Product:
     """Return the product by Triton's kernel for any GPU, in the type of the operands."""
-    launch: Any = importlib.import_module("gpupack_workloads.kernels.gemm.launch")
+    launch = load("gemm.portable.launch", "launch")
 
     def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=a.dtype)
-        launch.launch_portable(a, b, c)
+        launch(a, b, c)
         return c
 
     return product
@@ -139,7 +138,7 @@ def triton_attention() -> Forward:
 def gluon_attention() -> Forward:
     """Return attention by the Gluon kernel for Hopper."""
     problem_of = load("attention.problem", "problem_of")
-    configuration_of = load("attention.ops", "configuration_of")
+    configuration_of = load("attention.launch", "configuration_of")
     forward = load("attention.hopper.launch", "forward")
     empty_sums = load("attention.portable.launch", "empty_sums")
 

@@ -11,27 +11,30 @@ import re
 import tokenize
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1]
+import gpupack_kernels
+
+HERE = Path(__file__).parent
+OPERATORS = Path(gpupack_kernels.__file__).parent / "operators"
 GEMM, ATTENTION = "gemm", "attention"
 OURS, GLUON, TRITON = "thunderkittens", "gluon", "triton"
 
-# Files below the package; of Python's, the functions, where there are others for something else.
-Program = tuple[tuple[str, tuple[str, ...]], ...]
+# Files; of Python's, the functions, where there are others for something else.
+Program = tuple[tuple[Path, tuple[str, ...]], ...]
 PROGRAMS: dict[tuple[str, str], Program] = {
-    (GEMM, OURS): (("thunderkittens/gemm.cu", ()),),
-    (GEMM, GLUON): (("kernels/gemm/hopper/kernel.py", ()),),
-    (GEMM, TRITON): (("kernels/gemm/kernel.py", ()),),
-    (ATTENTION, OURS): (("thunderkittens/attention.cu", ()),),
+    (GEMM, OURS): ((HERE / "gemm.cu", ()),),
+    (GEMM, GLUON): ((OPERATORS / "gemm/hopper/kernel.py", ()),),
+    (GEMM, TRITON): ((OPERATORS / "gemm/portable/kernel.py", ()),),
+    (ATTENTION, OURS): ((HERE / "attention.cu", ()),),
     (ATTENTION, GLUON): (
-        ("kernels/attention/hopper/forward.py", ()),
+        (OPERATORS / "attention/hopper/forward.py", ()),
         (
-            "kernels/attention/hopper/tiles.py",
+            OPERATORS / "attention/hopper/tiles.py",
             ("keep", "allocate_barriers", "load_tile", "store_tile"),
         ),
     ),
     (ATTENTION, TRITON): (
         (
-            "kernels/attention/portable/kernel.py",
+            OPERATORS / "attention/portable/kernel.py",
             ("inside", "load_rows", "store_rows", "visible", "attention_forward_kernel"),
         ),
     ),
@@ -50,9 +53,9 @@ COMMENT_OF_CPP = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 def lines_of(program: Program) -> int:
     """Return the lines of a kernel's program."""
     return sum(
-        lines_of_cpp((PACKAGE / path).read_text())
-        if path.endswith(".cu")
-        else lines_of_python((PACKAGE / path).read_text(), functions)
+        lines_of_cpp(path.read_text())
+        if path.suffix == ".cu"
+        else lines_of_python(path.read_text(), functions)
         for path, functions in program
     )
 

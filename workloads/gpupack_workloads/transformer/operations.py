@@ -17,7 +17,7 @@ from functools import cache
 import torch
 from torch.nn import functional
 
-from gpupack_workloads.kernels.loading import load
+from gpupack_kernels.loading import load
 from gpupack_workloads.transformer import sdpa
 
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
