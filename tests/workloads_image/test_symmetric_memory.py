@@ -311,7 +311,7 @@ def test_a_product_waits_for_rows_that_still_arrive(rows, parts, own):
     [
         ({"flags": torch.zeros(3, dtype=torch.int32)}, "do not cover 64 rows"),
         ({"flags": torch.zeros(2)}, "of torch.float32"),
-        ({"flags": torch.zeros(2, dtype=torch.int32, device="meta")}, "flags on meta must lie"),
+        ({"flags": torch.zeros(2, dtype=torch.int32, device="meta")}, "meta must be contiguous"),
         ({"flags": torch.zeros(4, dtype=torch.int32)[::2]}, "must be contiguous on cpu"),
         ({"first": 2}, "part 2 is not among 2"),
     ],
