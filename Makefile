@@ -328,10 +328,8 @@ wheels: venv ## Build the wheels of all components; install and try those for us
 PLAIN_PAGES := $(wildcard *.md) changes docs
 OTHER_PAGES := docs/reports/demo-*.md,docs/reports/limited-*.md,*.html,*.json,*.svg,*.txt
 # Folders whose code follows the glossary.
-PLAIN_CODE := agent apiserver/compose apiserver/dashboard/src apiserver/gpupack_apiserver benchmarks charts client crds examples extender hack lib operator simulator workloads \
-  $(addprefix tests/,browser fuzz host storm tensorflow_image truth typing workloads_image) \
-  $(addprefix tests/unit/,agent charts ci cost dashboard demo devices docs e2e extender httpserver images judge kernels kubeclient launcher \
-    monitoring placement queue restapi scheduler simulator storm terminal truth benchmarks crds devcluster workloads)
+PLAIN_CODE := agent apiserver/compose apiserver/dashboard/src apiserver/gpupack_apiserver benchmarks charts client crds examples extender hack lib \
+  operator simulator tests workloads
 LINTS := lint-ruff lint-format lint-types lint-layers lint-generated lint-words lint-subjects
 .PHONY: lint $(LINTS)
 lint: $(LINTS) ## Check style, types, layers, generated files; needs only `make venv`; `make -k lint` shows all failures

@@ -38,14 +38,14 @@ SHARES = (Share(30, 8192), Share(50, 16_384))
 
 
 class Place(NamedTuple):
-    """Of one worker: its node, and UUID and percent of each device."""
+    """The place of one worker: its node, and UUID and percent of each device."""
 
     node: str
     devices: tuple[tuple[str, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Fate:
+class Outcome:
     """The predicted or the actual outcome of a job.
 
     Attributes:
@@ -64,7 +64,7 @@ class Fate:
 
 
 def drawn(judged: Judged, name: str, chance: random.Random) -> Manifest:
-    """A job that holds what it gets; one of twenty is too large for the cluster."""
+    """Return a job that holds what it gets; one of twenty is too large for the cluster."""
     if chance.random() < 1 / 20:
         size: dict[str, Any] = {"workers": 40, "gpus": 8}
     elif chance.random() < 1 / 4:
@@ -88,12 +88,12 @@ class Asker:
     kube: Kube
     api: httpx.Client
     followed: Followed
-    late: list[Fate] = dataclasses.field(default_factory=list)
+    late: list[Outcome] = dataclasses.field(default_factory=list)
     queues: list[str] = dataclasses.field(default_factory=list)
     _learned: str = ""
 
     def thin_out(self, chance: random.Random) -> None:
-        """Some jobs end, so that others come in."""
+        """End some jobs, so that others are admitted."""
         names = sorted(self.followed.jobs())
         fewest = max(len(names) - MAX_JOBS, 0)
         ending = chance.sample(names, max(fewest, min(len(names), chance.choice((0, 0, 1, 2)))))
@@ -101,7 +101,7 @@ class Asker:
             self.kube.delete("gpujob", *ending, "--wait=false")
         self._at_rest(but=ending)
 
-    def predict(self, job: Manifest) -> Fate:
+    def predict(self, job: Manifest) -> Outcome:
         """Return the answer of `what-if`."""
         self.queues = [self._queue()]
         body = {"namespace": self.kube.namespace, "job": job["spec"]}
@@ -109,7 +109,7 @@ class Asker:
         assert answer.status_code == 200, answer.text
         found = answer.json()
         assert found["preempts_hidden"] == 0, found
-        return Fate(
+        return Outcome(
             found["outcome"],
             "" if found["workers"] else found["reason"],
             tuple(
@@ -120,18 +120,18 @@ class Asker:
             frozenset(each["name"] for each in found["preempts"]),
         )
 
-    def came(self, job: Manifest, expected: Fate) -> Fate:
-        """Submit it, and see; what is not as `expected` at once may be so by the next search."""
+    def submit(self, job: Manifest, expected: Outcome) -> Outcome:
+        """Submit the job and return its outcome, at the latest after the next search."""
         name, before = job["metadata"]["name"], self._attempts()
         self.kube.submit(job)
         self._at_rest(with_=name)
-        found = self._fate(name, before)
+        found = self._outcome(name, before)
         self.queues.append(self._queue())
         if found == expected:
             return found
         self.late.append(found)
         self._at_rest(with_=name, calm=SEARCH_SECONDS)
-        return self._fate(name, before)
+        return self._outcome(name, before)
 
     def withdraw(self, job: Manifest) -> None:
         """Delete the job and wait until searches and reservations use the current state."""
@@ -140,11 +140,11 @@ class Asker:
         self._at_rest(but=[name], calm=SEARCH_SECONDS)
 
     def said(self) -> str:
-        """The queue before and after the last question, in words."""
+        """Return the queue before and after the last question, in words."""
         return f"the queue was {' and then '.join(self.queues)}"
 
     def learned(self) -> str:
-        """The mix of requests that policies go by; of a new one all take notice at their time."""
+        """Return the demand forecast; every component reads a new one at its own time."""
         found = self.kube.insist(
             "get",
             "gpucohort",
@@ -158,8 +158,8 @@ class Asker:
         self._learned = found
         return found
 
-    def _fate(self, name: str, before: Mapping[str, int | None]) -> Fate:
-        """Of a job, where the others were in these attempts."""
+    def _outcome(self, name: str, before: Mapping[str, int | None]) -> Outcome:
+        """Return the outcome of a job, given the attempts of the others before."""
         jobs = self.followed.jobs()
         status = jobs[name].status
         if status.phase == "Running":
@@ -168,10 +168,10 @@ class Asker:
                 Place(each.node, tuple((d.uuid, d.percent) for d in each.devices))
                 for each in by_worker(status.placement)
             )
-            return Fate("Starts", places=places, stopped=frozenset(ended))
+            return Outcome("Starts", places=places, stopped=frozenset(ended))
         explained = self.api.get(f"jobs/{self.kube.namespace}/{name}/explain", timeout=30).json()
         outcome = "Never" if NEVER in status.message else "Waits"
-        return Fate(outcome, status.reason, position=explained["position"])
+        return Outcome(outcome, status.reason, position=explained["position"])
 
     def _at_rest(
         self, *, with_: str = "", but: Collection[str] = (), calm: float = CALM_SECONDS

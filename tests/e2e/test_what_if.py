@@ -40,22 +40,22 @@ def test_a_what_if_predicts_what_happens_to_the_job(asker, judged, tell):
         job = drawn(judged, f"asked-{number}", chance)
         mix = asker.learned()
         expected = asker.predict(job)
-        came = asker.came(job, expected)
-        if came != expected and asker.learned() != mix:
+        outcome = asker.submit(job, expected)
+        if outcome != expected and asker.learned() != mix:
             counts["Relearned", False] += 1
             continue
-        if came != expected:
+        if outcome != expected:
             counts["Changed", False] += 1
-            tell(f"question {number}: {expected} was predicted, {came} came; {asker.said()}")
+            tell(f"question {number}: {expected} was predicted, {outcome} came; {asker.said()}")
             asker.withdraw(job)
             mix = asker.learned()
             expected = asker.predict(job)
-            came = asker.came(job, expected)
-        if came != expected and asker.learned() != mix:
+            outcome = asker.submit(job, expected)
+        if outcome != expected and asker.learned() != mix:
             counts["Relearned", False] += 1
             continue
-        assert came == expected, (
-            f"question {number} of seed {SEED}: {expected} was predicted, {came} came, at first "
+        assert outcome == expected, (
+            f"question {number} of seed {SEED}: {expected} was predicted, {outcome} came, at first "
             f"{asker.late[-1]}; {asker.said()}"
         )
         counts[expected.outcome, bool(expected.stopped)] += 1

@@ -117,8 +117,8 @@ class Reviewer(ApiServer):
             message = "Invalid value: 0: spec.gpus in body should be greater than or equal to 1"
             causes = [{"reason": "FieldValueInvalid", "message": message, "field": "spec.gpus"}]
             said = f'GPUJob.gpupack.dev "what-if-x" is invalid: spec.gpus: {message}'
-            told = {"kind": "Status", "reason": "Invalid", "code": 422, "message": said}
-            return web.json_response(told | {"details": {"causes": causes}}, status=422)
+            problem = {"kind": "Status", "reason": "Invalid", "code": 422, "message": said}
+            return web.json_response(problem | {"details": {"causes": causes}}, status=422)
         if "gpu" in body["spec"]:
             said = (
                 'GPUJob in version "v1beta1" cannot be handled as a GPUJob: strict decoding '
@@ -138,8 +138,10 @@ class Reviewer(ApiServer):
             self.conflicts -= 1
             return status(409, "Conflict")
         made, body = self.jobs[request.match_info["name"]], await request.json()
-        told = body["metadata"]["annotations"].items()
-        made["metadata"]["annotations"] = {key: value for key, value in told if value is not None}
+        annotations = body["metadata"]["annotations"].items()
+        made["metadata"]["annotations"] = {
+            key: value for key, value in annotations if value is not None
+        }
         made["spec"] |= body["spec"]
         self.on_created(made)
         return web.json_response(made)

@@ -105,9 +105,9 @@ async def test_options_lists_all_methods_of_a_path(call):
 
 async def test_the_openapi_document_describes_all_answers(call):
     paths = (await call("openapi/openapi.json", user="")).body["paths"]
-    told = paths["/api/v1/gpu/jobs/{namespace}/{name}"]["get"]["responses"]
-    assert {"200", "400", "401", "403", "404", "429", "503"} <= told.keys()
-    assert "application/problem+json" in told["404"]["content"]
+    responses = paths["/api/v1/gpu/jobs/{namespace}/{name}"]["get"]["responses"]
+    assert {"200", "400", "401", "403", "404", "429", "503"} <= responses.keys()
+    assert "application/problem+json" in responses["404"]["content"]
 
 
 async def test_calls_are_refused_while_watches_are_stale(call, watched):

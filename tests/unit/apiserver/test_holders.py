@@ -69,8 +69,8 @@ async def test_a_removed_pod_with_running_processes_is_shown(call, model):
 
 
 async def test_holders_of_observed_nodes_come_from_the_agent(call, model):
-    told = gpu_node("c", mode="observed", lingering={"theirs": whole("c", 1)})
-    model.ledger.gpus.upsert(told)
+    observed = gpu_node("c", mode="observed", lingering={"theirs": whole("c", 1)})
+    model.ledger.gpus.upsert(observed)
     model.ledger.nodes.upsert(node("c"))
     (found,) = (await call("holders")).body["holders"]
     assert (found["pod"], found["node"], found["uuid"]) == ("theirs", "c", uuid("c", 1))

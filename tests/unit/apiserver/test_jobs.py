@@ -104,8 +104,8 @@ async def test_one_job_is_shown_with_its_attempts(call, job):
     job("tried", attempts=[{"number": 1, "outcome": "Failed", "reason": "ExitCode", "nodes": "a"}])
     (attempt,) = (await call("jobs/team/tried")).body["attempts"]
     assert (attempt["number"], attempt["outcome"], attempt["nodes"]) == (1, "Failed", "a")
-    missing = await call("jobs/team/nobody")
-    assert (missing.status, missing.body["detail"]) == (404, "there is no GPUJob team/nobody")
+    missing = await call("jobs/team/absent")
+    assert (missing.status, missing.body["detail"]) == (404, "there is no GPUJob team/absent")
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,12 @@ async def test_an_unknown_parameter_is_refused_with_the_known_ones(call, path, g
 async def test_every_call_refuses_undocumented_parameters(call):
     paths = (await call(DOCUMENT, user="")).body["paths"]
     for path, methods in paths.items():
-        for method, told in methods.items():
+        for method, operation in methods.items():
             where = path.removeprefix("/api/v1/gpu/").format(namespace="team", name="a")
             body = {} if method == "post" else None
             found = await call(where, method=method.upper(), body=body, nosuch="1")
             assert (found.status, found.body["field"]) == (400, "nosuch"), (method, path)
-            assert "400" in told["responses"], (method, path)
+            assert "400" in operation["responses"], (method, path)
 
 
 async def test_every_call_refuses_a_repeated_parameter(call):
@@ -58,9 +58,11 @@ async def test_known_parameters_are_those_of_the_openapi_document(call, parts):
     app = application(dataclasses.replace(parts, registry=CollectorRegistry()))
     for route in app.routes:
         for method, (handler, _) in getattr(route, "route_handler_map", {}).items():
-            told = document.get(route.path_format, {}).get(method.lower(), {}).get("parameters", ())
+            declared = (
+                document.get(route.path_format, {}).get(method.lower(), {}).get("parameters", ())
+            )
             if handler.resolve_include_in_schema():
-                wanted = sorted(each["name"] for each in told if each["in"] == "query")
+                wanted = sorted(each["name"] for each in declared if each["in"] == "query")
                 assert parameter_names(handler) == wanted, route.path
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The extender and the REST API get the same objects: the extender does what the API predicts.
 
-Both work out for whom room is kept, each at its own time. Where that rests on jobs of unknown
-duration it stands for REVISED_AFTER, and until then they may differ: questions are further apart.
+Both compute reservations, each at its own time. A reservation that depends on jobs of unknown
+duration is valid for RECOMPUTE_AFTER_SECONDS, and until then the two may differ: questions are
+further apart.
 """
 
 import datetime as dt
@@ -42,15 +43,15 @@ class Made(NamedTuple):
 
     spec: dict[str, Any]
     at: float
-    broke_on: tuple[str, ...] = ()
+    failed_on: tuple[str, ...] = ()
 
     @property
     def attempt(self):
         """Return the attempt, which waits or runs."""
-        return len(self.broke_on) + 1
+        return len(self.failed_on) + 1
 
 
-class Fate(NamedTuple):
+class Outcome(NamedTuple):
     """The places of its workers, or why it waits; the victims."""
 
     places: tuple[Place, ...] = ()
@@ -59,7 +60,7 @@ class Fate(NamedTuple):
     stopped: frozenset[str] = frozenset()
 
 
-class Both:
+class TenantJobs:
     """The jobs of a tenant: the names of the running and of the pending ones."""
 
     def __init__(self, world, model, call):
@@ -81,7 +82,7 @@ class Both:
             self._ask(name)
         self.settle()
 
-    async def told(self, spec):
+    async def predict(self, spec):
         """Return the API's prediction for a job that would be created now."""
         body = {"namespace": "team", "job": spec}
         found = (await self.call("what-if", user="tenant", body=body)).body
@@ -90,28 +91,28 @@ class Both:
             for each in found["workers"]
         )
         stopped = frozenset(each["name"] for each in found["preempts"])
-        return Fate(places, "" if places else found["reason"], found["position"], stopped)
+        return Outcome(places, "" if places else found["reason"], found["position"], stopped)
 
-    def came(self, name, spec, *, broke_on=()):
+    def submit(self, name, spec, *, failed_on=()):
         """Create the job, or return it after a failure, and submit it to the extender."""
-        self.made[name] = Made(spec, self.world.now, broke_on)
+        self.made[name] = Made(spec, self.world.now, failed_on)
         self.waiting.append(name)
-        self._show(name, attempt=len(broke_on), reason="TooFewFreeGpus" if broke_on else "")
+        self._show(name, attempt=len(failed_on), reason="TooFewFreeGpus" if failed_on else "")
         self.settle()
         if name in self.running:
-            return Fate(self.running[name])
+            return Outcome(self.running[name])
         answer = self._ask(name)
         if answer.preemption is None:
-            return Fate(reason=answer.reason, position=answer.position)
+            return Outcome(reason=answer.reason, position=answer.position)
         self.end(name)
         attempts = [each for one in answer.preemption.victims for each in one.attempts]
         names = (each.partition("/")[0].removeprefix("uid-") for each in attempts)
-        return Fate(_places(answer.preemption), stopped=frozenset(names))
+        return Outcome(_places(answer.preemption), stopped=frozenset(names))
 
     def end(self, name):
         """End or withdraw a job; admit the jobs that fit now."""
         if name in self.running:
-            self.ended(name)
+            self.record_end(name)
         else:
             self.waiting.remove(name)
             shown = self.shown.pop(name)
@@ -119,7 +120,7 @@ class Both:
             self.model.jobs.remove(shown)
         self.settle()
 
-    def ended(self, name):
+    def record_end(self, name):
         """End a running job, without a decision after it."""
         del self.running[name]
         self._show(name, phase="Succeeded", attempt=self.made[name].attempt)
@@ -129,10 +130,10 @@ class Both:
         idle = 0
         while idle < 2:
             self.world.decide()
-            came = [each for each in list(self.waiting) if self._comes_in(each)]
-            idle = 0 if came else idle + 1
+            admitted = [each for each in list(self.waiting) if self._is_admitted(each)]
+            idle = 0 if admitted else idle + 1
 
-    def _comes_in(self, name):
+    def _is_admitted(self, name):
         answer = self._ask(name)
         if isinstance(answer, PlanRefusal):
             return False
@@ -141,7 +142,7 @@ class Both:
 
     def _ask(self, name):
         made = self.made[name]
-        asked = {"attempt": made.attempt, "avoid": made.broke_on, **made.spec}
+        asked = {"attempt": made.attempt, "avoid": made.failed_on, **made.spec}
         return self.world.asks(name, submitted=made.at, since=made.at, **asked)
 
     def _run(self, name, plan):
@@ -152,7 +153,7 @@ class Both:
             attempt=made.attempt,
             placement=msgspec.to_builtins(plan.placement),
             startedAt=now,
-            attempts=[*_broken(made), {"number": made.attempt, "startedAt": now}],
+            attempts=[*_failed_attempts(made), {"number": made.attempt, "startedAt": now}],
             priority=made.spec.get("priority", 0),
         )
         self.waiting.remove(name)
@@ -175,7 +176,7 @@ class Both:
                 "creationTimestamp": _moment(made.at),
             },
             "spec": made.spec,
-            "status": {"phase": "Pending", "attempts": _broken(made), **status},
+            "status": {"phase": "Pending", "attempts": _failed_attempts(made), **status},
         }
         return msgspec.json.decode(msgspec.json.encode(built), type=ShownJob)
 
@@ -191,13 +192,13 @@ def _add_nodes(ledger):
         ledger.gpus.upsert(gpu_node(name))
 
 
-def _broken(made):
+def _failed_attempts(made):
     """Return the earlier attempts in the form of a status."""
     at = _moment(int(made.at))
     ended = {"startedAt": at, "finishedAt": at, "outcome": "Failed", "reason": "WorkerFailed"}
     return [
         {"number": number, **ended, "fault": {"worker": 0, "node": on}}
-        for number, on in enumerate(made.broke_on, start=1)
+        for number, on in enumerate(made.failed_on, start=1)
     ]
 
 
@@ -227,73 +228,73 @@ def model(world, watched):
 
 
 @pytest.fixture
-def both(world, model, call):
+def jobs(world, model, call):
     """Return five nodes with four free GPUs each."""
-    return Both(world, model, call)
+    return TenantJobs(world, model, call)
 
 
-async def test_forty_shares_start_at_their_predicted_places(both):
-    both.came("before", {"gpus": 4, "workers": 2})
-    told = await both.told(FORTY_SHARES)
-    assert len(told.places) == 0
-    both.end("before")
-    told = await both.told(FORTY_SHARES)
-    assert len(told.places) == FORTY_SHARES["workers"]
-    assert both.came("forty", FORTY_SHARES) == told
+async def test_forty_shares_start_at_their_predicted_places(jobs):
+    jobs.submit("before", {"gpus": 4, "workers": 2})
+    predicted = await jobs.predict(FORTY_SHARES)
+    assert len(predicted.places) == 0
+    jobs.end("before")
+    predicted = await jobs.predict(FORTY_SHARES)
+    assert len(predicted.places) == FORTY_SHARES["workers"]
+    assert jobs.submit("forty", FORTY_SHARES) == predicted
 
 
-async def test_a_new_leader_keeps_the_predicted_reservation(both):
-    both.came("most", {"gpus": 4, "workers": 4})
-    both.came("all", {"gpus": 4, "workers": 5})
-    both.world.now += KEEP_SECONDS + 1
-    told = await both.told({"gpus": 4})
-    assert told.reason == "Reserved"
-    both.restart()
-    assert both.came("small", {"gpus": 4}) == told
+async def test_a_new_leader_keeps_the_predicted_reservation(jobs):
+    jobs.submit("most", {"gpus": 4, "workers": 4})
+    jobs.submit("all", {"gpus": 4, "workers": 5})
+    jobs.world.now += KEEP_SECONDS + 1
+    predicted = await jobs.predict({"gpus": 4})
+    assert predicted.reason == "Reserved"
+    jobs.restart()
+    assert jobs.submit("small", {"gpus": 4}) == predicted
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_the_predicted_victim_of_two_equal_jobs_is_preempted(both, restarts):
-    both.came("most", {"gpus": 4, "workers": 4})
+async def test_the_predicted_victim_of_two_equal_jobs_is_preempted(jobs, restarts):
+    jobs.submit("most", {"gpus": 4, "workers": 4})
     for name in ("early", "late"):
-        both.came(name, {"gpus": 2, "priority": -5})
-        both.world.now += 0.3
-    both.world.now += PROTECTED_SECONDS + 1
+        jobs.submit(name, {"gpus": 2, "priority": -5})
+        jobs.world.now += 0.3
+    jobs.world.now += PROTECTED_SECONDS + 1
     if restarts:
-        both.restart()
-    told = await both.told({"gpus": 2})
-    assert len(told.stopped) == 1
-    assert both.came("urgent", {"gpus": 2}) == told
+        jobs.restart()
+    predicted = await jobs.predict({"gpus": 2})
+    assert len(predicted.stopped) == 1
+    assert jobs.submit("urgent", {"gpus": 2}) == predicted
 
 
-@pytest.mark.parametrize("broke_on", ["one", "two"])
-async def test_a_job_that_failed_on_a_node_is_predicted_elsewhere(both, broke_on):
-    both.came("most", {"gpus": 4, "workers": 3})
+@pytest.mark.parametrize("failed_on", ["one", "two"])
+async def test_a_job_that_failed_on_a_node_is_predicted_elsewhere(jobs, failed_on):
+    jobs.submit("most", {"gpus": 4, "workers": 3})
     for name in ("one", "two"):
-        both.came(name, {"gpus": 4})
-    both.came("again", {"gpus": 4}, broke_on=(both.running[broke_on][0].node,))
+        jobs.submit(name, {"gpus": 4})
+    jobs.submit("again", {"gpus": 4}, failed_on=(jobs.running[failed_on][0].node,))
     for name in ("one", "two"):
-        both.ended(name)
-    told = await both.told({"gpus": 4})
-    assert len(told.places) == 1
-    assert both.came("next", {"gpus": 4}) == told
+        jobs.record_end(name)
+    predicted = await jobs.predict({"gpus": 4})
+    assert len(predicted.places) == 1
+    assert jobs.submit("next", {"gpus": 4}) == predicted
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_the_extender_does_what_the_api_predicts(both, seed):
+async def test_the_extender_does_what_the_api_predicts(jobs, seed):
     chance, outcomes = random.Random(seed), set()
     for number in range(QUESTIONS):
-        names = sorted((*both.running, *both.waiting))
+        names = sorted((*jobs.running, *jobs.waiting))
         if names and chance.random() < 1 / 2:
-            both.end(chance.choice(names))
+            jobs.end(chance.choice(names))
         if chance.random() < 1 / 10:
-            both.restart()
-        both.world.now += RECOMPUTE_AFTER_SECONDS + 1 + chance.random()
-        both.settle()
+            jobs.restart()
+        jobs.world.now += RECOMPUTE_AFTER_SECONDS + 1 + chance.random()
+        jobs.settle()
         spec = drawn(chance)
-        told = await both.told(spec)
-        assert both.came(f"asked-{number}", spec) == told, (number, spec)
-        outcomes.add((bool(told.places), bool(told.stopped)))
+        predicted = await jobs.predict(spec)
+        assert jobs.submit(f"asked-{number}", spec) == predicted, (number, spec)
+        outcomes.add((bool(predicted.places), bool(predicted.stopped)))
     assert {(True, False), (False, False)} <= outcomes
 
 

@@ -88,10 +88,14 @@ async def test_a_bound_pod_is_explained_by_its_place(call, busy):
     )
     found = await call("pods/team/notebook-2/explain", user="tenant")
     assert found.status == 200, found.text
-    told = found.body
-    assert (told["phase"], told["node"], told["position"]) == ("Scheduled", "a", None)
-    assert told["message"] == "the pod is on node a"
-    ((gpu, percent),) = [(each["uuid"], each["percent"]) for each in told["holds"]]
+    explained = found.body
+    assert (explained["phase"], explained["node"], explained["position"]) == (
+        "Scheduled",
+        "a",
+        None,
+    )
+    assert explained["message"] == "the pod is on node a"
+    ((gpu, percent),) = [(each["uuid"], each["percent"]) for each in explained["holds"]]
     assert (gpu, percent) == (uuid("a", 0), 30)
     assert (await call("pods/team/notebook-2/explain", user="other")).status == 403
 

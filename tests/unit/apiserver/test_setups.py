@@ -30,8 +30,8 @@ async def test_a_worker_of_an_allocation_sees_its_gpus(call, allocation):
     body = {"allocation": allocation, "worker": 1, "gpu_memory_fraction": 0.5}
     found = await call("setup-tensorflow", user="tenant", body=body)
     assert found.status == 200, found.body
-    told = found.body["environment"]["CUDA_VISIBLE_DEVICES"]
-    assert told == f"{uuid('b', 1)},{uuid('b', 2)}"
+    visible = found.body["environment"]["CUDA_VISIBLE_DEVICES"]
+    assert visible == f"{uuid('b', 1)},{uuid('b', 2)}"
     assert found.body["memory_limit_mib"] == [MEMORY_MIB // 2] * 2
 
 
@@ -108,7 +108,7 @@ async def test_devices_may_be_listed(call):
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"devices": ["GPU-of-nobody"]}, "devices"),
+        ({"devices": ["GPU-unknown"]}, "devices"),
         ({"devices": ["0", "0"]}, "devices"),
         ({"devices": ["0"], "job": "team/train"}, "job"),
         ({"job": "team/waits"}, "job"),

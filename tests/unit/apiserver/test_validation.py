@@ -23,8 +23,8 @@ from gpupack_placement import plan_gang
 )
 async def test_validation_divides_a_training_into_workers(call, asked, expected):
     found = (await call("validate", body=asked)).body
-    told = (found["valid"], found["fits_now"], found["workers"], found["gpus_per_worker"])
-    assert told == expected
+    outcome = (found["valid"], found["fits_now"], found["workers"], found["gpus_per_worker"])
+    assert outcome == expected
     assert len(found["nodes"]) == (found["workers"] if found["fits_now"] else 0)
     assert bool(found["message"]) is not found["fits_now"]
 
@@ -88,8 +88,8 @@ async def test_calls_are_answered_while_many_workers_are_placed(call, monkeypatc
 
 async def test_many_workers_get_the_same_placement_as_a_few(call):
     found = await call("validate", body={"gpu_count": 1009, "distributed_training": True})
-    told = found.body
-    assert (found.status, told["valid"], told["fits_now"], told["workers"]) == (
+    body = found.body
+    assert (found.status, body["valid"], body["fits_now"], body["workers"]) == (
         200,
         False,
         False,

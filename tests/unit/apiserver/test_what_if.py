@@ -195,14 +195,14 @@ async def test_the_advice_names_how_many_gpus_a_quota_allows(ask, quotas):
 
 
 @pytest.mark.parametrize(
-    ("sees", "told"),
+    ("sees", "hint"),
     [
         (False, "other namespaces give back 4 borrowed GPUs"),
         (True, "others gives back 4 borrowed GPUs"),
     ],
 )
 async def test_borrowers_are_named_to_callers_that_may_list_their_quota(
-    ask, runs, quotas, server, sees, told
+    ask, runs, quotas, server, sees, hint
 ):
     if sees:
         server.rights.add(("tenant", "gpuquotas", "others"))
@@ -214,7 +214,7 @@ async def test_borrowers_are_named_to_callers_that_may_list_their_quota(
     runs("theirs", "b", 0, 1, 2, 3, namespace="others")
     found = await ask()
     assert (found["outcome"], found["reason"]) == ("Waits", "QuotaExceeded")
-    assert found["would_help"] == [told]
+    assert found["would_help"] == [hint]
 
 
 async def test_quotas_of_a_forbidden_namespace_are_refused(call):

@@ -156,18 +156,18 @@ def names(rows):
 async def require_all_costs(surfaces, lines):
     """Require that JSON and CSV of the command line have every job with its hours."""
     whole, wanted = total(lines), sorted(f"{line.tenant}/{line.job}" for line in lines)
-    told = whole.amounts.allocated_hours
+    allocated = whole.amounts.allocated_hours
     document = json.loads(await surfaces.cli("cost", "--by", "job", "-A", *OPTIONS, "-o", "json"))
     assert names(document["rows"]) == wanted
-    assert hours(document["rows"]) == pytest.approx(told, abs=1e-4)
-    assert document["total"]["allocated_gpu_hours"] == pytest.approx(told, abs=1e-4)
+    assert hours(document["rows"]) == pytest.approx(allocated, abs=1e-4)
+    assert document["total"]["allocated_gpu_hours"] == pytest.approx(allocated, abs=1e-4)
     assert document["total"]["cost"] == pytest.approx(whole.cost, abs=1e-4)
     measured = whole.amounts.used_hours
     assert document["total"]["used_gpu_hours"] == pytest.approx(measured, abs=1e-4)
     text = await surfaces.cli("cost", "--by", "job", "-A", *OPTIONS, "--csv")
     rows = list(csv.DictReader(io.StringIO(text)))
     assert names(rows) == wanted
-    assert hours(rows) == pytest.approx(told, abs=1e-4)
+    assert hours(rows) == pytest.approx(allocated, abs=1e-4)
 
 
 async def require_whole_table(surfaces, lines):
@@ -260,15 +260,15 @@ async def test_the_page_shows_all_rows_around_its_page_limit(surfaces, lines, mo
     show_nodes(model, 40)
     found = await surfaces.page()
     shown = found["cost"]["value"]
-    told = total(lines)
+    whole = total(lines)
     assert len(shown["rows"]) == len(lines)
-    assert hours(shown["rows"]) == pytest.approx(told.amounts.allocated_hours, abs=1e-4)
+    assert hours(shown["rows"]) == pytest.approx(whole.amounts.allocated_hours, abs=1e-4)
     for name in ("allocated_hours", "used_hours", "energy_kwh"):
         figure = shown["total"][name.replace("hours", "gpu_hours")]
-        assert figure == pytest.approx(getattr(told.amounts, name), abs=1e-3)
-    assert shown["total"]["cost"] == told.cost
+        assert figure == pytest.approx(getattr(whole.amounts, name), abs=1e-3)
+    assert shown["total"]["cost"] == whole.cost
     rows = list(csv.DictReader(io.StringIO(found["csv"])))
-    assert hours(rows) == pytest.approx(told.amounts.allocated_hours, abs=1e-4)
+    assert hours(rows) == pytest.approx(whole.amounts.allocated_hours, abs=1e-4)
     assert len(found["queue"]["value"]["waiting"]) == found["queue"]["value"]["total"]
     assert found["queue"]["value"]["total"] == len(found["jobs"]) == 5000 + more
     assert len(found["nodes"]) == len(list(model.ledger.cluster.nodes()))

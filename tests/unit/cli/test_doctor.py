@@ -594,7 +594,7 @@ def test_every_check_has_a_unique_name(sound):
     assert len(set(names)) == len(names)
 
 
-def test_a_caller_that_the_rest_api_rejects_is_told_how_to_get_a_token(sound):
+def test_a_caller_that_the_rest_api_rejects_reads_how_to_get_a_token(sound):
     seen = dataclasses.replace(sound, caller=Probe(401, "send a bearer token", by_component=True))
     (found,) = said(parts.caller, seen, Level.WARNING)
     assert "send a bearer token" in found.message

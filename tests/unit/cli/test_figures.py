@@ -11,7 +11,7 @@ from gpupack_apiserver.node_views import gigabytes
 from gpupack_cli import figures
 
 CASES = json.loads((Path(__file__).parents[2] / "helpers/figures.json").read_text())
-TOLD = {
+FORMATS = {
     "percent": figures.percent,
     "whole": figures.whole,
     "hours": figures.figure,
@@ -31,7 +31,7 @@ NOW = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)
     ("quantity", "value", "shown"), [(name, *case) for name in CASES for case in CASES[name]]
 )
 def test_figures_are_formatted_as_on_the_page(quantity, value, shown):
-    assert TOLD[quantity](value) == shown
+    assert FORMATS[quantity](value) == shown
 
 
 def test_an_age_is_counted_from_a_time_or_is_empty():

@@ -218,9 +218,9 @@ async def test_a_job_is_followed_from_pending_to_its_end(cluster, following, cap
     await cluster.show(JOBS, job("Succeeded", "Completed"))
     assert (await ends(task)).status.phase == "Succeeded"
     assert made.status == 0
-    told = capsys.readouterr().err
-    assert "Pending (TooFewFreeGpus): 8 are missing" in told
-    assert "Succeeded (Completed)" in told
+    printed = capsys.readouterr().err
+    assert "Pending (TooFewFreeGpus): 8 are missing" in printed
+    assert "Succeeded (Completed)" in printed
 
 
 async def test_a_log_is_requested_again_until_the_kubelet_knows_the_pod(cluster, following):

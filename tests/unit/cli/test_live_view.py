@@ -35,10 +35,10 @@ class World:
         if not self.answers:
             self.ended.set()
             await asyncio.sleep(60)
-        told = self.answers.pop(0)
-        if isinstance(told, BaseException):
-            raise told
-        return [NodeBar(told, "H100", "·", 1, 1, 0.0)], None
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return [NodeBar(answer, "H100", "·", 1, 1, 0.0)], None
 
     async def watched(self):
         """Return the output until the last answer was given."""

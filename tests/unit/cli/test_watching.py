@@ -49,6 +49,6 @@ async def test_an_interrupted_process_detaches(server):
         server.add_pod({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
         assert await running.stdout.readline() == b"begun\n"
         running.send_signal(signal.SIGINT)
-        _, told = await running.communicate()
-    assert running.returncode == 130, told
-    assert b"gpupack logs -f -n team train" in told
+        _, printed = await running.communicate()
+    assert running.returncode == 130, printed
+    assert b"gpupack logs -f -n team train" in printed

@@ -55,7 +55,7 @@ def test_a_failed_release_can_be_repeated():
 
 
 def test_an_allocation_has_the_form_of_the_rest_api():
-    told = allocation().as_dict()
-    assert (told["success"], told["node_name"]) == (True, "node")
-    assert told["gpu_config"]["gpu_count"] == 2
-    assert told["gpu_config"]["workers"][0]["device_uuids"] == ["GPU-a", "GPU-b"]
+    document = allocation().as_dict()
+    assert (document["success"], document["node_name"]) == (True, "node")
+    assert document["gpu_config"]["gpu_count"] == 2
+    assert document["gpu_config"]["workers"][0]["device_uuids"] == ["GPU-a", "GPU-b"]

@@ -84,9 +84,9 @@ def test_a_mirrored_strategy_without_gpus_uses_the_cpu():
 def test_several_workers_get_tf_config():
     setup = TensorFlowSetup(TWO, strategy="multi_worker", workers=WORKERS, task_index=1)
     settings = tensorflow_settings(setup)
-    told = json.loads(settings.environment["TF_CONFIG"])
-    assert told == settings.tf_config
-    assert told == {
+    written = json.loads(settings.environment["TF_CONFIG"])
+    assert written == settings.tf_config
+    assert written == {
         "cluster": {"worker": list(WORKERS)},
         "task": {"type": "worker", "index": 1},
     }

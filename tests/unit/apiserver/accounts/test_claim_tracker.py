@@ -38,8 +38,8 @@ def test_a_share_counts_by_the_larger_of_its_percent_and_its_memory(accounts):
 
 
 def test_slices_of_a_gpu_count_by_their_part_of_its_memory(accounts):
-    told = gpu_node("a")
-    gpu = told.status.devices[0]
+    node = gpu_node("a")
+    gpu = node.status.devices[0]
     cut = [
         msgspec.structs.replace(
             gpu,
@@ -51,9 +51,9 @@ def test_slices_of_a_gpu_count_by_their_part_of_its_memory(accounts):
         )
         for size, profile in ((1, "1g.10gb"), (3, "3g.30gb"))
     ]
-    devices = (*told.status.devices, *cut)
-    status = msgspec.structs.replace(told.status, devices=devices)
-    accounts.show("gpus", msgspec.structs.replace(told, status=status))
+    devices = (*node.status.devices, *cut)
+    status = msgspec.structs.replace(node.status, devices=devices)
+    accounts.show("gpus", msgspec.structs.replace(node, status=status))
     held = msgspec.structs.replace(whole("a", 0)[0], uuid="MIG-3", memory_mib=30_000)
     accounts.show("pods", bound_pod("slice", devices=(held,), bound=0))
     accounts.at(100)

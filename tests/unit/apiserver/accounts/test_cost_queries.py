@@ -83,9 +83,9 @@ async def ask(desk):
 @pytest.mark.parametrize("text", ["0.5", "1700000000", "yesterday", "2026-13-01T00:00:00Z"])
 async def test_times_are_written_in_rfc_3339(ask, text):
     answer = await ask(until=text)
-    told = answer.json()
-    assert (answer.status_code, told["field"], told["value"]) == (400, "until", text)
-    assert "2026-11-01T08:00:00Z" in told["detail"]
+    problem = answer.json()
+    assert (answer.status_code, problem["field"], problem["value"]) == (400, "until", text)
+    assert "2026-11-01T08:00:00Z" in problem["detail"]
 
 
 async def test_hours_and_costs_of_a_period_by_namespace(ask):
@@ -361,8 +361,10 @@ async def test_open_claims_are_summed_in_a_thread_for_visible_namespaces(used, a
 async def test_too_many_queries_are_refused_before_they_are_forwarded(through_api):
     async with through_api("http://127.0.0.1:1") as client:
         given = {"headers": BEARER, "params": QUERY}
-        told = [(await client.get("/api/v1/gpu/cost", **given)).status_code for _ in range(BURST)]
-        assert told == [503] * BURST
+        statuses = [
+            (await client.get("/api/v1/gpu/cost", **given)).status_code for _ in range(BURST)
+        ]
+        assert statuses == [503] * BURST
         refused = await client.get("/api/v1/gpu/cost", **given)
         assert (refused.status_code, "tenant sends too many requests" in refused.text) == (
             429,

@@ -7,7 +7,7 @@ from gpupack_apiserver.accounts.readings import Reading
 from gpupack_cost import Group
 
 
-class Told:
+class FixedReadings:
     """Readings by UUID."""
 
     def __init__(self, **readings):
@@ -18,10 +18,10 @@ class Told:
         return self.readings.get(uuid)
 
 
-def told(accounts, **by_uuid):
+def report(accounts, **by_uuid):
     """Restart the meter with these readings; the names are NODE_NUMBER."""
     named = {uuid(*name.split("_")): reading for name, reading in by_uuid.items()}
-    accounts.readings = Told(**named)
+    accounts.readings = FixedReadings(**named)
     accounts.restart()
     accounts.look()
 
@@ -39,7 +39,7 @@ def unheld(accounts):
 
 
 def test_usage_is_the_held_part_times_the_busy_fraction(accounts):
-    told(accounts, a_0=Reading(busy_percent=25.0))
+    report(accounts, a_0=Reading(busy_percent=25.0))
     accounts.show("pods", bound_pod("one", bound=30))
     for _ in range(4):
         accounts.look()
@@ -49,7 +49,7 @@ def test_usage_is_the_held_part_times_the_busy_fraction(accounts):
 
 
 def test_unmeasured_time_is_unknown_and_not_idle(accounts):
-    told(accounts)
+    report(accounts)
     accounts.show("pods", bound_pod("one", bound=30))
     for _ in range(4):
         accounts.look()
@@ -59,7 +59,7 @@ def test_unmeasured_time_is_unknown_and_not_idle(accounts):
 
 
 def test_only_the_measured_time_of_a_gpu_is_known(accounts):
-    told(accounts, a_0=Reading(busy_percent=0.0))
+    report(accounts, a_0=Reading(busy_percent=0.0))
     accounts.show("pods", bound_pod("one", bound=30))
     accounts.look()
     accounts.readings.readings.clear()
@@ -70,7 +70,7 @@ def test_only_the_measured_time_of_a_gpu_is_known(accounts):
 
 
 def test_shares_divide_the_energy_of_their_gpu(accounts):
-    told(accounts, a_0=Reading(power_watts=300.0))
+    report(accounts, a_0=Reading(power_watts=300.0))
     for name, percent in (("small", 20), ("large", 60)):
         devices = part("a", 0, percent=percent)
         accounts.show("pods", bound_pod(name, devices=devices, bound=30))
@@ -81,7 +81,7 @@ def test_shares_divide_the_energy_of_their_gpu(accounts):
 
 
 def test_time_in_which_the_process_was_stopped_is_not_measured(accounts):
-    told(accounts, a_0=Reading(busy_percent=100.0))
+    report(accounts, a_0=Reading(busy_percent=100.0))
     accounts.show("pods", bound_pod("one", bound=30))
     accounts.look()
     accounts.look(3000)
@@ -90,7 +90,7 @@ def test_time_in_which_the_process_was_stopped_is_not_measured(accounts):
 
 
 def test_implausible_readings_are_limited(accounts):
-    told(accounts, a_0=Reading(busy_percent=900.0, power_watts=-5.0))
+    report(accounts, a_0=Reading(busy_percent=900.0, power_watts=-5.0))
     accounts.show("pods", bound_pod("one", bound=30))
     accounts.look()
     assert line(accounts).used_hours == pytest.approx(30 / 3600)
@@ -98,7 +98,7 @@ def test_implausible_readings_are_limited(accounts):
 
 
 def test_unheld_gpus_are_counted_by_model(accounts):
-    told(accounts, b_3=Reading(power_watts=100.0))
+    report(accounts, b_3=Reading(power_watts=100.0))
     accounts.show("pods", bound_pod("one", devices=whole("a", 0, 1), bound=0))
     accounts.show("pods", bound_pod("half", devices=part("a", 2, percent=50), bound=0))
     accounts.look()
@@ -119,7 +119,7 @@ def test_unheld_gpus_are_counted_by_model(accounts):
 )
 def test_unusable_gpus_are_counted_separately(accounts, kind, item):
     accounts.show(kind, item)
-    told(accounts)
+    report(accounts)
     accounts.look()
     ((found),) = unheld(accounts).values()
     assert (found.usable, found.unusable) == (4000 * 30, 4000 * 30)
@@ -127,7 +127,7 @@ def test_unusable_gpus_are_counted_separately(accounts, kind, item):
 
 def test_a_held_gpu_in_maintenance_is_not_counted_as_unheld(accounts):
     accounts.show("gpus", gpu_node("a", maintenance=[{"reason": "fans"}]))
-    told(accounts)
+    report(accounts)
     accounts.show("pods", bound_pod("one", bound=30))
     accounts.look()
     assert accounts.seconds() == {"Pod/one": 30}
@@ -138,7 +138,7 @@ def test_a_held_gpu_in_maintenance_is_not_counted_as_unheld(accounts):
 def test_unheld_gpus_of_an_observed_node_are_counted_by_number(accounts):
     accounts.show("nodes", observed_node("c", gpus=4))
     accounts.show("gpus", gpu_node("c", gpus=4, mode="observed", resource=OBSERVED))
-    told(accounts)
+    report(accounts)
     asking = {OBSERVED: "3"}
     accounts.show("pods", bound_pod("theirs", on="c", devices=(), asking=asking, bound=30))
     accounts.look()

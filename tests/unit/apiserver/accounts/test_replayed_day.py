@@ -103,14 +103,14 @@ def test_the_sums_equal_those_of_the_simulator(accounts, run):
     tariffs = Tariffs.of([Tariff(0.0, "EUR", Prices(PRICES))])
     accounts.prices = PRICES
     accounts.restart(lose_file=True)
-    told = sorted(objects_of(run), key=lambda each: each[0])
-    for number, (moment, kind, item) in enumerate(told):
+    events = sorted(objects_of(run), key=lambda each: each[0])
+    for number, (moment, kind, item) in enumerate(events):
         if number % 40 == 39:
             accounts.restart()
         accounts.time = moment
         accounts.show(kind, item)
     accounts.at(SECONDS)
-    assert len(told) > 200
+    assert len(events) > 200
     assert max(len(found) for found in attempts(run).values()) > 1
     for by in (Group.NAMESPACE, Group.MODEL):
         expected, found = cost_lines(run, by, tariffs), accounts.lines(by)

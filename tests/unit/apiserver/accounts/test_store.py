@@ -44,10 +44,10 @@ def sums(store, since=0, until=86_400, namespaces=None):
     reader = store.reader()
     found = list(reader.sums(DAY + since, DAY + until, namespaces))
     reader.close()
-    told = collections.Counter()
+    by_tenant = collections.Counter()
     for key, amounts in found:
-        told[key.tenant] += amounts.allocated / 1000
-    return told
+        by_tenant[key.tenant] += amounts.allocated / 1000
+    return by_tenant
 
 
 def jobs(store):
@@ -84,7 +84,7 @@ def test_sums_by_hour_and_by_day_are_equal(store):
 
 def test_only_the_requested_namespaces_are_read(store):
     save(store, counted("a"), counted("b", namespace="other"))
-    assert sums(store, namespaces={"team", "nobody"}) == {"team": 60}
+    assert sums(store, namespaces={"team", "absent"}) == {"team": 60}
     assert sums(store, namespaces=()) == {}
 
 

@@ -73,8 +73,8 @@ def test_no_gpu_is_allocated_twice_while_the_server_is_killed(server):
         taken += [uuid for each in holders for uuid in each.held or ()]
         assert answered
         assert len(taken) == len(set(taken))
-        told = [each["uuid"] for each in server.call("GET", "/holders").json()["holders"]]
-        assert sorted(told) == sorted(taken)
+        holding = [each["uuid"] for each in server.call("GET", "/holders").json()["holders"]]
+        assert sorted(holding) == sorted(taken)
     finally:
         for each in holders:
             each.end()

@@ -149,8 +149,8 @@ def test_metrics_need_the_token_and_health_does_not(shared):
     metrics = shared.url.removesuffix("/api/v1/gpu") + "/metrics"
     assert httpx.get(metrics, timeout=PATIENCE_SECONDS).status_code == 401
     token = {"Authorization": f"Bearer {shared.token}"}
-    told = httpx.get(metrics, headers=token, timeout=PATIENCE_SECONDS).text
-    assert "gpupack_api_calls_total" in told
+    text = httpx.get(metrics, headers=token, timeout=PATIENCE_SECONDS).text
+    assert "gpupack_api_calls_total" in text
     assert shared.get("/health").json() == {"status": "ok", "missing": ""}
 
 
@@ -162,9 +162,9 @@ def test_only_the_owner_can_read_the_token_and_a_command_prints_it(shared):
 
 def test_a_command_checks_the_health(shared, tmp_path):
     assert shared.is_healthy()
-    nobody = HostServer(tmp_path).command("health")
-    assert nobody.returncode == 1
-    assert "refused" in nobody.stderr
+    alone = HostServer(tmp_path).command("health")
+    assert alone.returncode == 1
+    assert "refused" in alone.stderr
 
 
 def test_a_second_server_reports_the_used_port_in_one_line(shared):

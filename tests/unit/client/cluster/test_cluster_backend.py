@@ -246,7 +246,7 @@ def test_a_refusal_names_field_value_and_fix(serve):
     )
 
 
-def test_a_rejected_caller_is_told_how_to_get_a_token(serve):
+def test_a_rejected_caller_reads_how_to_get_a_token(serve):
     backend, _ = serve((401, problem(401, detail="the token is not valid")))
     with pytest.raises(CallRefused, match="the token is not valid; set GPUPACK_TOKEN"):
         backend.status()

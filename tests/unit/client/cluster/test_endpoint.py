@@ -140,12 +140,12 @@ def test_a_kubeconfigs_token_may_be_inline_in_a_file_or_from_a_program(called, t
 def test_a_credential_program_runs_again_when_its_token_expires(called, tmp_path, seconds_left):
     left = dt.timedelta(seconds=seconds_left or 0)
     ends = (dt.datetime.now(dt.UTC) + left).isoformat() if seconds_left is not None else None
-    told = written(token="NUMBER", expirationTimestamp=ends)
+    credential = written(token="NUMBER", expirationTimestamp=ends)
     code = (
         "import pathlib; file = pathlib.Path({!r}); "
         "n = int(file.read_text()) + 1 if file.exists() else 1; file.write_text(str(n)); "
         "print({!r}.replace('NUMBER', f't{{n}}'))"
-    ).format(str(tmp_path / "asked"), told)
+    ).format(str(tmp_path / "asked"), credential)
     caller = called(issuing(code))
     has_ended = seconds_left is not None and seconds_left < 0
     assert caller.token() == ("t2" if has_ended else "t1")

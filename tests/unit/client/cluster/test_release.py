@@ -96,7 +96,7 @@ def test_a_pod_with_a_configured_namespace_sends_no_request(pod):
     assert pod[1]["asked"] == []
 
 
-def test_a_refused_pod_is_told_what_to_set(pod):
+def test_the_error_of_a_refused_pod_says_what_to_set(pod):
     pod[1]["status"] = 403
     with pytest.raises(ServerNotFound, match=r"403.*GPUPACK_SYSTEM_NAMESPACE"):
         found(pod)

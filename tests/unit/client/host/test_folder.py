@@ -18,7 +18,7 @@ from gpupack.host import folder as folders
 from gpupack.host.folder import HostFolder, default_folder
 
 ONE = TrainingGPUConfig()
-NOBODY = 65534
+OTHER_USER = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
 
 
@@ -32,18 +32,18 @@ def test_all_users_can_write_in_the_folder_and_remove_only_their_files(machine, 
 @as_root
 def test_users_share_the_gpus_and_see_the_holders(holder, machine):
     machine.get_gpu_status()
-    theirs = holder(user=NOBODY, gpu_count=5)
+    theirs = holder(user=OTHER_USER, gpu_count=5)
     ours = machine.allocate_gpu_resources(TrainingGPUConfig(gpu_count=3))
     assert not set(theirs.granted) & set(ours.device_uuids)
-    refused = holder(user=NOBODY, gpu_count=1).refused
-    assert f"of user {NOBODY}" in refused
+    refused = holder(user=OTHER_USER, gpu_count=1).refused
+    assert f"of user {OTHER_USER}" in refused
     assert "of user 0" in refused
 
 
 @as_root
 def test_a_file_of_a_killed_process_of_another_user_holds_no_gpu(holder):
     holder(gpu_count=8).kill()
-    assert len(holder(user=NOBODY, gpu_count=8).granted) == 8
+    assert len(holder(user=OTHER_USER, gpu_count=8).granted) == 8
 
 
 @as_root
@@ -51,14 +51,14 @@ def test_an_unwritable_folder_is_reported_with_a_fix(folder):
     folder.mkdir(mode=0o755)
 
     def attempt():
-        os.setuid(NOBODY)
+        os.setuid(OTHER_USER)
         try:
             host_gpus.manager(folder).get_gpu_status()
         except LedgerUnusable as error:
             return error
 
     said = in_child(attempt)
-    assert f"user {NOBODY} cannot write in it; create it by `install -d -m 1777" in said
+    assert f"user {OTHER_USER} cannot write in it; create it by `install -d -m 1777" in said
 
 
 def test_a_symbolic_link_is_refused_as_the_folder(folder, tmp_path):
@@ -216,7 +216,7 @@ def test_a_process_that_dropped_root_can_release_its_gpus(folder):
     def attempt():
         manager = host_gpus.manager(folder)
         held = manager.allocate_gpu_resources(TrainingGPUConfig(gpu_count=8))
-        os.setuid(NOBODY)
+        os.setuid(OTHER_USER)
         held.release()
         return list(HostFolder(folder).records())
 

@@ -18,7 +18,7 @@ from gpupack.host.opening import gpus_of, open_host
 from gpupack.host.reservations import Reservations, reservations
 
 NOW = Patience(0, 600)
-NOBODY = 65534
+OTHER_USER = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
 
 
@@ -129,13 +129,13 @@ def test_reservations_are_distinguished_from_processes(reserved, machine):
         assert set(reservations(reserved._folder.records())) == {"a"}
 
 
-def as_nobody(do):
+def as_another_user(do):
     """Return the answer or the refusal of a process of another user."""
 
     def other():
         os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
+        os.setgid(OTHER_USER)
+        os.setuid(OTHER_USER)
         try:
             return do()
         except LedgerUnusable as error:
@@ -147,14 +147,14 @@ def as_nobody(do):
 @as_root
 def test_another_user_cannot_use_or_cancel_a_reservation(reserved, folder):
     reserved.make("a", gpus(5), NOW)
-    assert "is another user's" in as_nobody(lambda: reserved.cancel("a"))
+    assert "is another user's" in as_another_user(lambda: reserved.cancel("a"))
     assert host_gpus.Holder(folder, gpu_count=4).refused
 
 
 @as_root
 def test_a_guessed_name_gives_no_access_to_gpus(reserved):
     reserved.make("b", gpus(1), NOW)
-    assert as_nobody(lambda: len(reserved.make("a", gpus(5), NOW).devices)) == "5"
+    assert as_another_user(lambda: len(reserved.make("a", gpus(5), NOW).devices)) == "5"
     with pytest.raises(LedgerUnusable, match="use another name"):
         reserved.make("a", gpus(1), NOW)
 
