@@ -361,7 +361,7 @@ lint-chart: venv ## Check the chart with helm and kubeconform, which are built i
 	@$(STEP) chart .ci/check-chart
 
 .PHONY: lint-dashboard
-lint-dashboard: $(NODE_STAMP) ## Check style and types of the dashboard with npm's tools
+lint-dashboard: $(NODE_STAMP) ## Check style, types and generated types of the dashboard with npm's tools
 	@$(STEP) lint-dashboard $(NPM) run check
 
 .PHONY: generate
@@ -373,6 +373,10 @@ generate: venv ## Write the files that are generated from Python types and .prot
 	@$(STEP) generate-openapi $(PY) -m gpupack_apiserver.openapi apiserver/openapi.json
 	@$(STEP) generate-choices $(PY) apiserver/dashboard/choices.py apiserver/dashboard/src/choices.ts
 	@PATH=$(CURDIR)/$(VENV)/bin:$$PATH $(STEP) generate-protos $(PY) agent/generate.py
+
+.PHONY: generate-types
+generate-types: $(NODE_STAMP) ## Write the dashboard's types from apiserver/openapi.json, which make generate writes
+	@$(STEP) generate-types $(NPM) run generate
 
 .PHONY: changelog
 changelog: venv ## Move the files of changes/ into CHANGELOG.md; VERSION=X.Y.Z

@@ -6,18 +6,14 @@
  * because a proxy in front, such as `kubectl proxy`, reads and removes that header.
  */
 
+import type { Problem as Sent } from "./contract.ts";
 import { accept, refuse, token } from "./session.ts";
 
 export const PREFIX = "api/v1/gpu/";
 export const TOKEN_HEADER = "Gpupack-Authorization";
 
 /** An error and what to do about it. `status` 0: there was no answer. */
-export interface Problem {
-  readonly status: number;
-  readonly detail: string;
-  readonly field: string;
-  readonly fix: string;
-}
+export type Problem = Pick<Sent, "status" | "detail" | "field" | "fix">;
 
 export type Answer<T> =
   | { readonly ok: true; readonly value: T }

@@ -7,7 +7,7 @@
  * mark; the colour only repeats it.
  */
 
-import type { Health } from "../contract.ts";
+type Health = "Healthy" | "Degraded" | "Cordoned" | "Failed" | "Maintenance";
 
 export type Theme = "light" | "dark";
 

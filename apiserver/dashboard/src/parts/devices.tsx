@@ -35,9 +35,11 @@ export function Workers({ workers }: { workers: readonly Worker[] }) {
 
 function PlacedNode({ name, workers }: { name: string; workers: readonly Worker[] }) {
   const taken = new Map<number, Taken>();
-  for (const worker of workers) {
-    for (const each of worker.devices) {
-      taken.set(each.index, { ...each, worker: worker.worker, pod: worker.pod ?? "" });
+  let unlisted = 0;
+  for (const { worker, pod, devices } of workers) {
+    for (const each of devices) {
+      if (each.index === null) unlisted += 1;
+      else taken.set(each.index, { ...each, worker, pod });
     }
   }
   const indices = (cluster.nodes.get(name)?.devices ?? []).map((each) => each.index);
@@ -56,6 +58,7 @@ function PlacedNode({ name, workers }: { name: string; workers: readonly Worker[
           <PlacedGpu key={index} index={index} taken={taken.get(index)} />
         ))}
       </div>
+      {unlisted > 0 && <p class="muted">{count(unlisted, "GPU")} not listed by the node now</p>}
     </>
   );
 }

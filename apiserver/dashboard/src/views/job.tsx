@@ -56,7 +56,7 @@ export function JobView({ namespace, name }: { namespace: string; name: string }
           <h2>Attempts</h2>
           <Attempts detail={detail} job={job} />
           <h2>Workers</h2>
-          {detail.workers?.length ? (
+          {detail.workers.length ? (
             <Workers workers={detail.workers} />
           ) : (
             <Empty title="No worker is placed now" />
