@@ -17,7 +17,6 @@ class Board:
     """The facts that stay constant unless an administrator changes them.
 
     Attributes:
-        compute_capability: version, such as 9.0.
         pci_bus_id: domain:bus:device.function, in lower case.
         cpus: numbers of the CPUs that are near.
         compute_mode: default, exclusive_thread, prohibited or exclusive_process.
@@ -25,17 +24,11 @@ class Board:
 
     serial: str | None = None
     architecture: str | None = None
-    compute_capability: str | None = None
     pci_bus_id: str | None = None
-    max_pcie_generation: int | None = None
     max_pcie_width: int | None = None
     numa_node: int | None = None
     cpus: tuple[int, ...] = ()
     compute_mode: str | None = None
-    ecc_enabled: bool | None = None
-    power_limit_watts: float | None = None
-    slowdown_celsius: int | None = None
-    max_sm_clock_mhz: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +103,6 @@ class Links:
             links, or if the state of none is known.
     """
 
-    pcie_generation: int | None = None
     pcie_width: int | None = None
     nvlinks: tuple[bool | None, ...] = ()
 

@@ -124,29 +124,17 @@ class Readings:
         )
 
     def _board(self, handle: Any) -> Board:
-        nvml, read = self._nvml, self._optional
-        capability = read("nvmlDeviceGetCudaComputeCapability", handle)
+        read = self._optional
         pci = read("nvmlDeviceGetPciInfo", handle)
         bus_id = _text(pci.busId)[-12:].lower() if pci is not None else None
-        ecc = read("nvmlDeviceGetEccMode", handle)
         return Board(
             serial=_or_none(_text, read("nvmlDeviceGetSerial", handle)),
             architecture=ARCHITECTURES.get(read("nvmlDeviceGetArchitecture", handle)),
-            compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
             pci_bus_id=bus_id,
-            max_pcie_generation=read("nvmlDeviceGetMaxPcieLinkGeneration", handle),
             max_pcie_width=read("nvmlDeviceGetMaxPcieLinkWidth", handle),
             numa_node=self._numa_node(bus_id),
             cpus=tuple(_bits(read("nvmlDeviceGetCpuAffinity", handle, MAX_CPUS // CPUS_PER_WORD))),
             compute_mode=COMPUTE_MODES.get(read("nvmlDeviceGetComputeMode", handle)),
-            ecc_enabled=bool(ecc[0]) if ecc is not None else None,
-            power_limit_watts=_milli(read("nvmlDeviceGetEnforcedPowerLimit", handle)),
-            slowdown_celsius=read(
-                "nvmlDeviceGetTemperatureThreshold",
-                handle,
-                nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN,
-            ),
-            max_sm_clock_mhz=read("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
         )
 
     def slice_facts(self, gpu: Any, handle: Any, *, instance: int, profile: str) -> SliceFacts:
@@ -254,7 +242,6 @@ class Readings:
         states = [self._optional("nvmlDeviceGetNvLinkState", handle, link) for link in range(count)]
         value = tuple(None if state is None else bool(state) for state in states)
         return Links(
-            pcie_generation=self._optional("nvmlDeviceGetCurrPcieLinkGeneration", handle),
             pcie_width=self._optional("nvmlDeviceGetCurrPcieLinkWidth", handle),
             nvlinks=value if any(each is not None for each in value) else (),
         )

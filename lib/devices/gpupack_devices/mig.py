@@ -99,9 +99,6 @@ FAMILIES: Final = (
 )
 """A30; A100 40GB; A100 80GB, H100 80GB and H800; H100 96GB and GH200; H200."""
 
-PROFILES: Final = tuple(sorted({name for family in FAMILIES for name in family.profiles}))
-"""The name of every profile, each once."""
-
 
 def family_of(memory: MiB) -> Family | None:
     """Return the family of GPUs with this memory, as a driver reports it; None: rules unknown."""

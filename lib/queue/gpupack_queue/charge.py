@@ -116,11 +116,6 @@ def min_charge(gang: Gang) -> int:
     return gang.request.milli * gang.workers
 
 
-def add_charges(one: Charge, other: Charge) -> Charge:
-    """Return the sum of two charges."""
-    return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}
-
-
 def charge_of_grant(grant: Grant, device: Device, of_node: Iterable[Device]) -> int:
     """Return the milli-GPU that a grant counts.
 

@@ -30,8 +30,6 @@ class Remedies:
     borrowed: tuple[Borrowed, ...] = ()
 
 
-NO_REMEDIES: Final = Remedies()
-
 _DEADLINES_HELP: Final = (
     "a job or pod that holds what it needs ends; with activeDeadlineSeconds on such jobs the start "
     "time is known"

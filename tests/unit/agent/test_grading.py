@@ -20,7 +20,7 @@ WELL = GpuFacts(
     board=Board(max_pcie_width=16),
     load=Load(throttled_by=frozenset({"SwPowerCap"})),
     errors=Errors(recovery_action=0, remap_failed=False, remap_pending=False),
-    links=Links(pcie_width=16, pcie_generation=1, nvlinks=(True,) * 18),
+    links=Links(pcie_width=16, nvlinks=(True,) * 18),
 )
 
 HOLDS = {

@@ -41,10 +41,9 @@ def test_an_h200_at_rest_is_read_as_it_was(tmp_path):
     assert (device.architecture, device.pci_bus_id) == ("Hopper", "0000:00:06.0")
     assert (device.compute_mode, device.serial) == ("default", SERIAL)
     board = facts.board
-    assert (board.architecture, board.compute_capability) == ("Hopper", "9.0")
+    assert board.architecture == "Hopper"
     assert (board.pci_bus_id, board.cpus) == ("0000:00:06.0", tuple(range(16)))
-    assert (board.compute_mode, board.ecc_enabled) == ("default", True)
-    assert (board.power_limit_watts, board.slowdown_celsius) == (700.0, 89)
+    assert board.compute_mode == "default"
     assert (facts.load.utilization_percent, facts.load.memory_used_bytes) == (0, 0)
     assert (facts.processes, facts.load.throttled_by) == ((), frozenset())
     assert (facts.errors.recovery_action, facts.errors.remap_failed) == (0, False)

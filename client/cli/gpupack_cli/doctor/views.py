@@ -126,10 +126,8 @@ class PartStatus(objects.View, frozen=True):
     """The status of a Deployment or DaemonSet."""
 
     ready_replicas: int = 0
-    updated_replicas: int = 0
     desired_number_scheduled: int = 0
     number_ready: int = 0
-    updated_number_scheduled: int = 0
     conditions: tuple[objects.Condition, ...] = ()
 
 
@@ -157,7 +155,6 @@ class LeaseRenewal(objects.Object, frozen=True):
 class ExpressionWarning(objects.View, frozen=True):
     """A problem that the API server finds in an expression of a policy."""
 
-    field_ref: str = ""
     warning: str = ""
 
 
@@ -183,7 +180,6 @@ class BindingSpec(objects.View, frozen=True):
     """The spec of a binding."""
 
     policy_name: str = ""
-    validation_actions: tuple[str, ...] = ()
 
 
 class AdmissionBinding(objects.Object, frozen=True):
@@ -208,7 +204,6 @@ class WebhookClient(objects.View, frozen=True):
 class WebhookRule(objects.View, frozen=True):
     """The resources for which a webhook is called."""
 
-    api_groups: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
 
 
