@@ -10,6 +10,7 @@ import yaml
 from gpupack_agent.mps.threads import NO_THREAD_PERCENTAGES, parse_thread_percentages
 from gpupack_apiserver.accounts.settings import CostSettings, parse_cost
 from gpupack_apiserver.config import ConfigFile
+from gpupack_cli.doctor import installed
 from gpupack_crds import names
 from gpupack_crds.vendors import parse_vendors
 from gpupack_devcluster.build import KUBERNETES
@@ -924,3 +925,9 @@ def test_every_pod_of_the_chart_has_the_pull_secrets_and_the_pull_policy(render)
         assert pod["imagePullSecrets"] == [{"name": "a"}]
         containers = [*pod["containers"], *pod.get("initContainers", ())]
         assert {each["imagePullPolicy"] for each in containers} == {"Always"}
+
+
+def test_the_doctor_knows_every_admission_policy(render):
+    known = {*installed.REQUIRED_POLICIES, *installed.OPTIONAL_POLICIES}
+    rendered = render().objects
+    assert {name for kind, name in rendered if kind == "ValidatingAdmissionPolicy"} == known

@@ -17,7 +17,9 @@ OLDEST_MINOR: Final = 34
 
 REQUIRED_POLICIES: Final = (
     "gpupack-agents",
+    "gpupack-checkpoints",
     "gpupack-jobs",
+    "gpupack-mpi-keys",
     "gpupack-operator",
     "gpupack-operator-pods",
     "gpupack-scheduler",
