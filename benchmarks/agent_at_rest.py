@@ -224,7 +224,7 @@ def serve(arguments: argparse.Namespace) -> None:
         return DriverInventory(
             DriverSearch(pathlib.Path("/nowhere")),
             scan_seconds=chosen.scan_seconds,
-            answer_seconds=chosen.answer_seconds,
+            timeout_seconds=chosen.timeout_seconds,
             run=(sys.executable, helper, "rest", str(arguments.gpus)),
         )
 

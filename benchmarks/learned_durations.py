@@ -7,7 +7,7 @@ Philly-style jobs (gpupack_simulator.philly) on --nodes nodes of 8 GPUs, once fo
 Tenants submit jobs repeatedly: a tenant has --kinds kinds of job. The same durations are assigned
 to kinds so that --alike of the variance of their ranks' normal scores is between kinds and the rest
 within a kind; that is an assumption. EASY backfill by age; a job that was backfilled on an estimate
-is preempted for the queue head after --guess-delay seconds. --write writes the report in
+is preempted for the queue head after --max-backfill-delay seconds. --write writes the report in
 docs/reports and the table of docs/queueing/measurements.md.
 """
 
@@ -72,7 +72,7 @@ def run(
 ) -> dict[str, Any]:
     """Run until the last job has arrived."""
     easy = DISCIPLINES["backfill"]
-    rules = replace(easy.rules, max_backfill_delay_seconds=options.guess_delay)
+    rules = replace(easy.rules, max_backfill_delay_seconds=options.max_backfill_delay)
     settings = Settings(
         queue=replace(easy, rules=rules, durations=known),
         discipline=easy.name,
@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--kinds", type=int, default=8, help="kinds of jobs of each tenant")
     parser.add_argument("--alike", type=float, default=0.7, help="variance between kinds, 0 to 1")
-    parser.add_argument("--guess-delay", type=float, default=300.0, help="seconds")
+    parser.add_argument("--max-backfill-delay", type=float, default=300.0, help="seconds")
     parser.add_argument("--write", action="store_true", help=f"write {REPORT} and {DOCUMENT}")
     options = parser.parse_args()
     workloads = {}

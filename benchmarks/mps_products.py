@@ -8,7 +8,7 @@ cuBLAS chooses its kernels by the multiprocessors that MPS leaves a process, and
 of an H100's it leaves parts of a product unwritten (docs/adr/0058). Each percentage is tried by a
 process of its own under a daemon of this script's own, with the variables that the agent sets for a
 limited share: products of twelve heights and nine weights, in bf16 and fp16, compared with the same
-in 32 bits, written over NaNs. The sound percentages go into the chart's
+in 32 bits, written over NaNs. The correct percentages go into the chart's
 shares.correctThreadPercentages, which a test compares with the reports.
 
 Writes docs/reports/mps-products-DEVICE-cublas-VERSION.json. The GPU's settings do not change. Needs
@@ -125,15 +125,15 @@ def measure(percent: int, pipes: Path) -> Report:
     return result
 
 
-def sound_ranges(results: list[Report]) -> list[list[int]]:
+def correct_ranges(results: list[Report]) -> list[list[int]]:
     """Return first and last of each run of neighbouring percentages with nothing wrong.
 
     Args:
         results: of `measure`, in ascending order of percentage.
     """
-    sound = [each["percent"] for each in results if not each["wrong"]]
+    correct = [each["percent"] for each in results if not each["wrong"]]
     # Neighbours have the same difference from their place in the list.
-    runs = itertools.groupby(enumerate(sound), key=lambda pair: pair[1] - pair[0])
+    runs = itertools.groupby(enumerate(correct), key=lambda pair: pair[1] - pair[0])
     found = [[percent for _, percent in run] for _, run in runs]
     return [[run[0], run[-1]] for run in found]
 
@@ -173,13 +173,13 @@ def main() -> None:
         "cublas": cublas,
         "driver": next(iter(ask_driver("driver_version")), ""),
         "versions": versions(),
-        "sound": sound_ranges(results),
+        "correct": correct_ranges(results),
         "results": [{k: v for k, v in each.items() if k not in COMMON} for each in results],
     }
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"mps-products-{device_name(device)}-cublas-{cublas}.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"sound: {report['sound']} -> {path}")
+    print(f"correct: {report['correct']} -> {path}")
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def open_inventory(chosen: InventorySettings, *, node: str) -> Inventory:
             layouts=chosen.simulated_layouts / f"{node}.json",
         )
     return DriverInventory(
-        chosen.driver, scan_seconds=chosen.scan_seconds, answer_seconds=chosen.answer_seconds
+        chosen.driver, scan_seconds=chosen.scan_seconds, timeout_seconds=chosen.timeout_seconds
     )
 
 
@@ -309,7 +309,7 @@ def _share_guard(
         return None
     reader = ProcessReader(
         command(settings.inventory.driver),
-        answer_seconds=settings.inventory.answer_seconds,
+        timeout_seconds=settings.inventory.timeout_seconds,
     )
     return Guard(node, mps, reader, _event_writer(api, settings), settings.limits)
 
@@ -322,7 +322,7 @@ def _foreign_devices(settings: Settings, api: Api) -> ForeignDevices:
     if settings.inventory.backend == "nvml" and amd_prober.is_installed():
         libraries[amd_prober.MODULE] = DriverProcess(
             amd_prober.COMMAND,
-            answer_seconds=settings.inventory.answer_seconds,
+            timeout_seconds=settings.inventory.timeout_seconds,
             on_event=lambda: None,
             vendor="AMD",
         )

@@ -76,7 +76,7 @@ class InventorySettings:
     """GPUPACK_SCAN_SECONDS: the time between two scans, more than 0. A driver event starts the next
     scan earlier."""
 
-    answer_seconds: float = 10.0
+    timeout_seconds: float = 10.0
     """GPUPACK_DRIVER_TIMEOUT_SECONDS: the time limit for reading one GPU from the driver. A process
     whose call does not return is killed, and that GPU is Failed."""
 
@@ -111,7 +111,7 @@ class InventorySettings:
             mig_layouts=environment.choice("GPUPACK_MIG_LAYOUTS", ("true", "false"), "false")
             == "true",
             scan_seconds=environment.seconds("GPUPACK_SCAN_SECONDS", 10.0),
-            answer_seconds=environment.seconds("GPUPACK_DRIVER_TIMEOUT_SECONDS", 10.0),
+            timeout_seconds=environment.seconds("GPUPACK_DRIVER_TIMEOUT_SECONDS", 10.0),
             hysteresis_seconds=environment.seconds("GPUPACK_HYSTERESIS_SECONDS", 60.0),
             idle_seconds=environment.seconds("GPUPACK_IDLE_SECONDS", 60.0),
             host_root=environment.path("GPUPACK_HOST_ROOT", "/"),

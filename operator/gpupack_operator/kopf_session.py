@@ -110,7 +110,7 @@ class ReadableLines:
 
     async def iter_chunked(self, _: int) -> AsyncIterator[bytes]:
         """Yield whole lines, whatever chunk size is requested."""
-        async for line in lines.lines(self._content.iter_any(), most_bytes=EVENT_BYTES):
+        async for line in lines.lines(self._content.iter_any(), max_bytes=EVENT_BYTES):
             if isinstance(line, lines.LongLine):
                 self._stream.skip(_title(line.head), f"it takes {line.size} bytes")
             elif _ERROR.match(line):

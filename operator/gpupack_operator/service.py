@@ -82,7 +82,7 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         await _cancel(beating)
 
 
-WATCHED: Final = ("gpujobs", "jobs", "pods", "gpunodes", "trials")
+WATCHED: Final = ("gpujobs", "jobs", "pods", "gpunodes", "acceptance-tests")
 """Names of the kinds that a leader watches, as in metrics."""
 
 

@@ -186,7 +186,7 @@ def _provisioning(environment: Environment) -> Provisioning | None:
         min_wait_seconds=environment.whole(
             "GPUPACK_PROVISIONING_MIN_ESTIMATED_WAIT_SECONDS", 300, least=0
         ),
-        answer_seconds=environment.whole("GPUPACK_PROVISIONING_DECISION_TIMEOUT_SECONDS", 900),
+        decision_seconds=environment.whole("GPUPACK_PROVISIONING_DECISION_TIMEOUT_SECONDS", 900),
         place_seconds=environment.whole("GPUPACK_PROVISIONING_PLACEMENT_TIMEOUT_SECONDS", 600),
         retry_after_seconds=environment.whole("GPUPACK_PROVISIONING_COOLDOWN_SECONDS", 60, least=0),
         backoff_seconds=environment.whole("GPUPACK_PROVISIONING_BACKOFF_SECONDS", 60),

@@ -83,7 +83,9 @@ def acceptance_test_watches(api: Api, tests: AcceptanceTests | None) -> dict[str
     """Return the watch of the jobs that test GPUs, if GPUs are tested."""
     if tests is None:
         return {}
-    return {"trials": Reflector(api, GPUJOBS, tests, namespace=names.ACCEPTANCE_NAMESPACE)}
+    return {
+        "acceptance-tests": Reflector(api, GPUJOBS, tests, namespace=names.ACCEPTANCE_NAMESPACE)
+    }
 
 
 def _gpujob_of(child: Object) -> str:

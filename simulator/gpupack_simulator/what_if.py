@@ -53,12 +53,12 @@ def what_if(options: WhatIf, output: Output) -> None:
     if options.quotas is None:
         _changed_cluster(options, output)
         return
-    trial = _comparison(options, options.quotas)
-    _print_warnings(trial)
+    comparison = _comparison(options, options.quotas)
+    _print_warnings(comparison)
     prepare_output(output)
-    runs = trial.runs()
-    found = trial.compared(runs)
-    content = change_json(found, dict(trial.parameters))
+    runs = comparison.runs()
+    found = comparison.compared(runs)
+    content = change_json(found, dict(comparison.parameters))
 
     def write() -> None:
         if output.json is not None:
@@ -66,7 +66,7 @@ def what_if(options: WhatIf, output: Output) -> None:
         if output.folder is not None:
             digested(runs, output.folder)
             write_json(output.folder / "results.json", content)
-            _write_report(found, trial, output.folder, content["parameters"], output.command)
+            _write_report(found, comparison, output.folder, content["parameters"], output.command)
 
     report_write_errors(write)
     if not output.quiet:
@@ -90,7 +90,7 @@ def _changed_cluster(options: WhatIf, output: Output) -> None:
         changed, name = drain_node(scenario, options.drain), f"without {options.drain}"
     else:
         changed, name = add_gpus(scenario, options.more or ""), f"with {options.more}"
-    trial = ClusterComparison(
+    comparison = ClusterComparison(
         today=scenario,
         changed=changed,
         name=name,
@@ -99,8 +99,8 @@ def _changed_cluster(options: WhatIf, output: Output) -> None:
         parameters=named | {"changed": name},
     )
     prepare_output(output)
-    runs = trial.runs()
-    content = cluster_comparison.comparison_json(runs, dict(trial.parameters))
+    runs = comparison.runs()
+    content = cluster_comparison.comparison_json(runs, dict(comparison.parameters))
     if output.json is not None:
         path = output.json
         report_write_errors(lambda: write_json(path, content))
@@ -137,14 +137,14 @@ def _comparison(options: WhatIf, quotas: Path) -> QuotaComparison:
     )
 
 
-def _print_warnings(trial: QuotaComparison) -> None:
+def _print_warnings(comparison: QuotaComparison) -> None:
     """Warn about quotas without effect; tenants and nodes may still come, so it is no error."""
-    scenario, out = trial.scenario, console(err=True)
+    scenario, out = comparison.scenario, console(err=True)
     tenants = {job.tenant for job in scenario.jobs}
-    cluster = trial.cluster()
-    before = scenario.quotas if trial.today is None else trial.today.quotas
-    sides = {trial.parameters["quotas_before"]: before}
-    sides[trial.parameters["quotas"]] = trial.proposed.quotas
+    cluster = comparison.cluster()
+    before = scenario.quotas if comparison.today is None else comparison.today.quotas
+    sides = {comparison.parameters["quotas_before"]: before}
+    sides[comparison.parameters["quotas"]] = comparison.proposed.quotas
     for name, quotas in sides.items():
         for doubt in quota_warnings(quotas, tenants, cluster):
             out.print(f"Warning: {name}: {doubt}", soft_wrap=True)
@@ -184,11 +184,11 @@ def _before(today: QuotaFile | None, scenario: Scenario) -> str:
 
 
 def _write_report(
-    found: QuotaChange, trial: QuotaComparison, folder: Path, named: Json, command: str
+    found: QuotaChange, comparison: QuotaComparison, folder: Path, named: Json, command: str
 ) -> None:
     # Loading the plotting libraries takes longer than most runs, so it is done only for plots.
     from gpupack_simulator.output.quota_report import quota_report  # noqa: PLC0415
 
-    jobs = len(trial.scenario.jobs)
+    jobs = len(comparison.scenario.jobs)
     page = quota_report(found, folder / "plots", jobs=jobs, parameters=named, command=command)
     (folder / "report.html").write_text(page)

@@ -68,8 +68,8 @@ def outcomes(system, node):
     return {each["gpu"][-1]: each["outcome"] for each in measured}
 
 
-def trials(system):
-    """GPUJobs by which GPUs are tried."""
+def acceptance_jobs(system):
+    """Return the GPUJobs that test GPUs, by test."""
     done = system.kubectl("get", "gpujobs", f"--namespace={NAMESPACE}", "--output=json")
     return {
         item["metadata"]["name"].rpartition("-")[0]: item
@@ -102,7 +102,7 @@ def test_gpus_get_a_burn_in_before_their_first_work_and_after_a_failure(
     system.insist("delete", "gpunode", node)
     wait_for(lambda: len(devices(system, node)) == 2, seconds=60, what="its old GPUs are forgotten")
     kube.submit(judged.job("waits", gpus=2, gpuModels=["L4"]))
-    wait_for(lambda: phases(system, node), seconds=60, what="they are to be tried")
+    wait_for(lambda: phases(system, node), seconds=60, what="they are to be tested")
     assert kube.phase("waits") == "Pending"
     wait_for(lambda: len(outcomes(system, node)) == 2, seconds=60, what="they are measured")
     assert outcomes(system, node) == {"0": "Passed", "1": "Passed"}
@@ -113,7 +113,7 @@ def test_gpus_get_a_burn_in_before_their_first_work_and_after_a_failure(
     assert {each.node for each in placed(kube.gpujob("waits"))} == {node}
     together = found(system, node)["status"]["allReduce"]
     assert (together["gpus"], together["busGbPerS"] > 0) == (2, True)
-    jobs = trials(system)
+    jobs = acceptance_jobs(system)
     assert (jobs["burn-in"]["spec"]["workers"], jobs["all-reduce"]["spec"]["gpus"]) == (2, 2)
 
     burn_in_wants("--limit=min_gemm_tflops=1e9")

@@ -21,7 +21,7 @@ class Asked:
     def __init__(self, runner):
         self._runner = runner
         self._inventory = DriverInventory(
-            DriverSearch(pathlib.Path("/")), scan_seconds=10, answer_seconds=10
+            DriverSearch(pathlib.Path("/")), scan_seconds=10, timeout_seconds=10
         )
         self.injection, self.close = self._inventory.injection, self._inventory.close
 

@@ -40,7 +40,7 @@ class DriverInventory:
     Args:
         search: finds the host's driver.
         scan_seconds: the time for which `changed` waits if there are no events.
-        answer_seconds: the time within which the driver must answer.
+        timeout_seconds: the time within which the driver must answer.
         run: the command that queries the driver; by default gpupack's own.
     """
 
@@ -49,13 +49,13 @@ class DriverInventory:
         search: DriverSearch,
         *,
         scan_seconds: float,
-        answer_seconds: float,
+        timeout_seconds: float,
         run: Sequence[str] = (),
     ) -> None:
         self._search, self._scan_seconds = search, scan_seconds
         self._wake = asyncio.Event()
         self._process = DriverProcess(
-            run or command(search), answer_seconds=answer_seconds, on_event=self._wake.set
+            run or command(search), timeout_seconds=timeout_seconds, on_event=self._wake.set
         )
         self._hung: dict[int, float] = {}
         """The time of the last call that hung, monotonic seconds, by index of the GPU."""

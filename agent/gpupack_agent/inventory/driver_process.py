@@ -59,7 +59,7 @@ class DriverProcess:
 
     Args:
         command: the command of the process.
-        answer_seconds: the time limit for each GPU, and for the calls that concern no single GPU.
+        timeout_seconds: the time limit for each GPU, and for the calls that concern no single GPU.
         on_event: called at each driver event.
         vendor: vendor of the driver, for messages.
     """
@@ -68,11 +68,11 @@ class DriverProcess:
         self,
         command: Sequence[str],
         *,
-        answer_seconds: float,
+        timeout_seconds: float,
         on_event: Callable[[], None],
         vendor: str = "NVIDIA",
     ) -> None:
-        self._command, self._seconds, self._on_event = command, answer_seconds, on_event
+        self._command, self._seconds, self._on_event = command, timeout_seconds, on_event
         self._vendor = vendor
         self._process: Process | None = None
         self._stuck: list[Process] = []

@@ -40,11 +40,11 @@ class ProcessReader:
 
     Args:
         command: the command of the process.
-        answer_seconds: the time within which it must answer.
+        timeout_seconds: the time within which it must answer.
     """
 
-    def __init__(self, command: Sequence[str], *, answer_seconds: float) -> None:
-        self._command, self._seconds = command, answer_seconds
+    def __init__(self, command: Sequence[str], *, timeout_seconds: float) -> None:
+        self._command, self._seconds = command, timeout_seconds
         self._process: Process | None = None
         self._killed: Process | None = None
 

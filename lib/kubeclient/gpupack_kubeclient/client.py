@@ -278,8 +278,8 @@ class Api:
             response = await self._stream(path, query, timeout, headers={"Accept": "*/*"})
             try:
                 chunks = response.content.iter_any()
-                most_bytes = self._largest_bytes if line_bytes is None else line_bytes
-                async for line in lines.lines(chunks, most_bytes=most_bytes):
+                max_bytes = self._largest_bytes if line_bytes is None else line_bytes
+                async for line in lines.lines(chunks, max_bytes=max_bytes):
                     yield line
             finally:
                 _hang_up(response)
@@ -309,7 +309,7 @@ class Api:
             try:
                 yield Opened()
                 chunks = response.content.iter_any()
-                async for line in lines.lines(chunks, most_bytes=self._largest_bytes):
+                async for line in lines.lines(chunks, max_bytes=self._largest_bytes):
                     yield _event(line, call=f"WATCH {path}")
             finally:
                 _hang_up(response)

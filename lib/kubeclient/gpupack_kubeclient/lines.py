@@ -39,8 +39,8 @@ class LongLine:
 class _Line:
     """A line that is being read."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._parts: list[bytes] = []
         self._too_long = False
         self.size = 0
@@ -50,7 +50,7 @@ class _Line:
         if self._too_long:
             return
         self._parts.append(part)
-        if self.size > self._most_bytes:
+        if self.size > self._max_bytes:
             self._parts = [b"".join(self._parts)[:HEAD_BYTES]]
             self._too_long = True
 
@@ -62,14 +62,12 @@ class _Line:
         return line
 
 
-async def lines(
-    chunks: AsyncIterable[bytes], *, most_bytes: int
-) -> AsyncIterator[bytes | LongLine]:
+async def lines(chunks: AsyncIterable[bytes], *, max_bytes: int) -> AsyncIterator[bytes | LongLine]:
     """Split a stream at its newlines; skip empty lines.
 
-    At most `most_bytes`, one chunk and one copy of both are held at a time.
+    At most `max_bytes`, one chunk and one copy of both are held at a time.
     """
-    line = _Line(most_bytes)
+    line = _Line(max_bytes)
     async for chunk in chunks:
         first, *others = chunk.split(b"\n")
         line.add(first)

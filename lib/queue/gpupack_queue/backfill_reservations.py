@@ -435,7 +435,9 @@ class BackfillReservations:
         }
         future = ProjectedCluster(cluster, self._ends(backfilled), removed=removed, placed=reserved)
         placements: Places | None
-        guessed = future.is_estimated and self._state.quota.rules.max_backfill_delay_seconds < inf
+        is_estimated = (
+            future.is_estimated and self._state.quota.rules.max_backfill_delay_seconds < inf
+        )
         for other in self._computed:
             future.adopt(other.job, other.placements or ())
         may_fit = backfilled or extras or job.id in self._skipped
@@ -451,7 +453,7 @@ class BackfillReservations:
             placements,
             self._state.disruptions,
             self._now,
-            guessed,
+            is_estimated,
             no_end_helps=placements is None and self._no_end_helps(job, removed, reserved),
             basis=self._basis(),
         )

@@ -27,7 +27,7 @@ MAX_STEPS: Final = 8192
 
 
 class ExactSearch:
-    """Exact search for one job, on the cluster of its trials."""
+    """Exact search for one job, on the overlay of its victim check."""
 
     def __init__(
         self, check: VictimCheck, policy: PreemptionPolicy, additional: AdditionalVictims

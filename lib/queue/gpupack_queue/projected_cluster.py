@@ -33,7 +33,7 @@ class JobEnds:
     """The ends of running jobs; several jobs may have one end.
 
     `times`: the time of each end; infinity: unknown. `lines`: of each job its key in `running`.
-    `end_of`: by this key the number of the job's end, or NEVER. `guessed`: whether any job is
+    `end_of`: by this key the number of the job's end, or NEVER. `is_estimated`: whether any job is
     expected to end before its deadline.
 
     The six columns from `node` to `memory` contain what each job holds on each node, sorted by

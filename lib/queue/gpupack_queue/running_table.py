@@ -267,7 +267,7 @@ class RunningTable:
         for running in also:
             self.add(running)
         left_out = [self._lines_by_job[job][0] for job in without if job in self._lines_by_job]
-        lines, end, times, guessed = self._lines_by_end(now, left_out)
+        lines, end, times, is_estimated = self._lines_by_end(now, left_out)
         parts = self._parts.columns
         end_of = np.full(len(self._jobs.columns["live"]), -1)
         end_of[lines] = end
@@ -288,7 +288,7 @@ class RunningTable:
             milli,
             cpu,
             memory,
-            guessed,
+            is_estimated,
         )
         for running in also:
             self.remove(running.job.id)
@@ -306,7 +306,7 @@ class RunningTable:
         counted = jobs["live"] & jobs["ends"]
         counted[left_out] = False
         lines = np.flatnonzero(counted)
-        expected, guessed = self._expected(lines, now)
+        expected, is_estimated = self._expected(lines, now)
         unknown = np.isinf(expected)
         names = np.zeros(len(lines), np.int64)
         by_name = sorted(
@@ -316,17 +316,17 @@ class RunningTable:
         order = np.lexsort((names, jobs["started"][lines], expected))
         lines, until = lines[order], expected[order]
         is_new = np.append(True, until[1:] != until[:-1])[: len(until)] | np.isinf(until)
-        return lines, is_new.cumsum() - 1, until[is_new], guessed
+        return lines, is_new.cumsum() - 1, until[is_new], is_estimated
 
     def _expected(self, lines: NDArray[np.intp], now: float) -> tuple[NDArray[np.float64], bool]:
         """Return the expected ends, and whether any job is expected to end before its deadline."""
         jobs = self._jobs.columns
         started, until, estimate = (jobs[name][lines] for name in ("started", "until", "estimate"))
-        guessed = started + estimate < until
-        over = np.flatnonzero(guessed & (now - started >= estimate))
+        is_estimated = started + estimate < until
+        over = np.flatnonzero(is_estimated & (now - started >= estimate))
         doublings = np.floor(np.log2((now - started[over]) / estimate[over])) + 1
         estimate[over] *= 2.0**doublings
-        return np.minimum(until, started + estimate), bool(guessed.any())
+        return np.minimum(until, started + estimate), bool(is_estimated.any())
 
 
 def _amounts(parts: Mapping[str, NDArray[Any]], chosen: NDArray[np.intp]) -> list[NDArray[Any]]:

@@ -140,8 +140,8 @@ def start_text(start: Start) -> str:
 def lasting_start_text(start: Start) -> str:
     """Return the answer without times, and without numbers that change by themselves."""
     match start:
-        case At(is_estimated=guessed):
-            return "its start time is expected" if guessed else "its start time is known"
+        case At(is_estimated=is_estimated):
+            return "its start time is expected" if is_estimated else "its start time is known"
         case WhenReleased(preempts_at=float()):
             return "preemption for it begins soon"
         case WhenReleased(latest=At()):

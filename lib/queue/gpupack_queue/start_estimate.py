@@ -170,13 +170,13 @@ class StartEstimate:
         if placements is None:
             holders = self._endless_holders(job, held, also)
             return PlannedStart(job, inf, None, NO_CHARGE, is_estimated=False, holders=holders)
-        guessed = (future.is_estimated and at > self._now) or quota_at > self._now
-        guessed = guessed or any(each.is_estimated for each in held)
+        is_estimated = (future.is_estimated and at > self._now) or quota_at > self._now
+        is_estimated = is_estimated or any(each.is_estimated for each in held)
         holders = quota_holders
         if at == inf:
             holders = self._without_end_on(placements) or quota_holders
         charge = self._state.quota.charge(self._cluster, placements)
-        return PlannedStart(job, max(at, quota_at), placements, charge, guessed, holders)
+        return PlannedStart(job, max(at, quota_at), placements, charge, is_estimated, holders)
 
     def _endless_holders(
         self, job: Job, held: Sequence[PlannedStart], also: Sequence[RunningJob]

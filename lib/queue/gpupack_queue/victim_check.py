@@ -41,7 +41,7 @@ class InsufficientVictims:
 
 
 class VictimCheck:
-    """The trials for one job; the given cluster stays as it is."""
+    """Checks sets of victims for one job; the given cluster stays as it is."""
 
     def __init__(self, cluster: Cluster, planner: QuotaPlanner, policy: PreemptionPolicy) -> None:
         self.cluster, self.gang = cluster.overlay(), policy.job.gang

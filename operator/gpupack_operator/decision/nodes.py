@@ -15,7 +15,7 @@ class Provisioning:
         parameters: parameters of that class.
         after_seconds: how long a job lacks only free GPUs before nodes are requested.
         min_wait_seconds: no nodes are requested if the estimated start is within this time.
-        answer_seconds: from the request until the autoscaler must have answered.
+        decision_seconds: from the request until the autoscaler must have answered.
         place_seconds: from provisioning until the job must have its places.
         retry_after_seconds: from the deletion of a request until the next one of the same job.
         backoff_seconds: from a request that brought nothing until the next, doubled each time.
@@ -28,7 +28,7 @@ class Provisioning:
     parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
     after_seconds: float = 60
     min_wait_seconds: float = 300
-    answer_seconds: float = 900
+    decision_seconds: float = 900
     place_seconds: float = 600
     retry_after_seconds: float = 60
     backoff_seconds: float = 60

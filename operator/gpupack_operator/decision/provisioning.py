@@ -178,7 +178,7 @@ def _failure(observation: Observation, request: NodesRequest, settings: Provisio
         return f"another client deleted ProvisioningRequest {name}"
     if seen is not None and seen.state == "Failed":
         return f"ProvisioningRequest {name}: {seen.message}"
-    seconds = settings.answer_seconds if waits else settings.place_seconds
+    seconds = settings.decision_seconds if waits else settings.place_seconds
     since = times.read(request.since or times.write(observation.now))
     if observation.now < times.after(since, seconds):
         return ""

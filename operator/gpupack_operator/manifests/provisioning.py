@@ -44,7 +44,7 @@ def provisioning_request(job: GpuJob, settings: Provisioning, *, number: int) ->
     """Make that PodTemplate's ProvisioningRequest, for all workers that start together."""
     parameters = dict(settings.parameters)
     if settings.class_name == ATOMIC_CLASS:
-        parameters.setdefault(VALID_SECONDS, f"{settings.answer_seconds:.0f}")
+        parameters.setdefault(VALID_SECONDS, f"{settings.decision_seconds:.0f}")
     name = names.nodes_request(job.metadata.name, number=number)
     return {
         "apiVersion": API_VERSION,

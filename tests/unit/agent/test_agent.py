@@ -128,7 +128,7 @@ async def test_an_error_of_the_drivers_is_in_gpunode_within_two_seconds(
     xid = tmp_path / "xid"
     run = (sys.executable, "-B", recorded_driver.__file__, "load", "8", "--xid", str(xid))
     inventory = DriverInventory(
-        DriverSearch(tmp_path), scan_seconds=600, answer_seconds=30, run=run
+        DriverSearch(tmp_path), scan_seconds=600, timeout_seconds=30, run=run
     )
     monkeypatch.setattr(agent, "open_inventory", lambda *_, **__: inventory)
     path = f"{names.API_PREFIX}/gpunodes/node-1"
@@ -206,7 +206,7 @@ def recorded(environ, tmp_path, monkeypatch):
         lambda *_, **__: DriverInventory(
             DriverSearch(tmp_path),
             scan_seconds=0.5,
-            answer_seconds=10.0,
+            timeout_seconds=10.0,
             run=(sys.executable, str(DRIVER), "load", "1"),
         ),
     )

@@ -38,12 +38,12 @@ class Host:
         new.write_text(whole)
         new.replace(self._path)
 
-    def inventory(self, *, answer_seconds=30.0, scan_seconds=30.0):
+    def inventory(self, *, timeout_seconds=30.0, scan_seconds=30.0):
         run = (sys.executable, "-B", str(FAKED), str(self._path))
         made = DriverInventory(
             DriverSearch(self.folder),
             scan_seconds=scan_seconds,
-            answer_seconds=answer_seconds,
+            timeout_seconds=timeout_seconds,
             run=run,
         )
         self.inventories.append(made)
@@ -79,7 +79,7 @@ async def test_facts_of_the_driver_process_arrive(host):
     ],
 )
 async def test_a_gpu_whose_call_hangs_is_failed_and_hides_no_other(host, call):
-    inventory = host.inventory(answer_seconds=HANGS_SECONDS)
+    inventory = host.inventory(timeout_seconds=HANGS_SECONDS)
     await inventory.scan()
     host.is_now(gpu(0), gpu(1), gpu(2), hangs={call: [1]})
     if call == "nvmlDeviceGetSupportedEventTypes":
@@ -98,7 +98,7 @@ async def ended(inventory):
 
 
 async def test_a_gpu_that_hung_is_queried_again_after_a_while(host, monkeypatch):
-    inventory = host.inventory(answer_seconds=HANGS_SECONDS)
+    inventory = host.inventory(timeout_seconds=HANGS_SECONDS)
     await inventory.scan()
     host.is_now(gpu(0), gpu(1), gpu(2), hangs={"nvmlDeviceGetMemoryInfo": [1]})
     await inventory.scan()
@@ -109,7 +109,7 @@ async def test_a_gpu_that_hung_is_queried_again_after_a_while(host, monkeypatch)
 
 
 async def test_a_gpu_that_answers_under_another_number_is_not_failed_for_the_one_that_hung(host):
-    inventory = host.inventory(answer_seconds=HANGS_SECONDS)
+    inventory = host.inventory(timeout_seconds=HANGS_SECONDS)
     await inventory.scan()
     host.is_now(gpu(0), gpu(1), gpu(2), hangs={"nvmlDeviceGetMemoryInfo": [1]})
     await inventory.scan()
@@ -156,7 +156,7 @@ async def test_a_partitioning_that_fails_gives_the_reason_and_the_process_contin
 async def test_a_partitioning_that_hangs_is_abandoned(host, monkeypatch):
     monkeypatch.setattr(driver_process, "PARTITION_SECONDS", 0.5)
     host.is_now(in_mig_mode(), hangs={"nvmlGpuInstanceDestroy": None})
-    inventory = host.inventory(answer_seconds=HANGS_SECONDS)
+    inventory = host.inventory(timeout_seconds=HANGS_SECONDS)
     await inventory.scan()
     with pytest.raises(DriverTimeout):
         await inventory.partition("GPU-0", [])
@@ -165,7 +165,7 @@ async def test_a_partitioning_that_hangs_is_abandoned(host, monkeypatch):
 
 
 async def test_a_hanging_call_of_no_single_gpu_fails_the_scan_and_the_next_scan_repeats_it(host):
-    inventory = host.inventory(answer_seconds=HANGS_SECONDS)
+    inventory = host.inventory(timeout_seconds=HANGS_SECONDS)
     host.is_now(gpu(0), hangs={"nvmlDeviceGetCount": None})
     with pytest.raises(DriverTimeout, match="has not answered within 5 s"):
         await inventory.scan()

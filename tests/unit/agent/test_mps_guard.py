@@ -255,14 +255,14 @@ import sys
 for line in sys.stdin:
     print('[{"uuid": "GPU-0", "pid": 7, "bytes": 5, "is_client": true}]', flush=True)
 """
-    reader = ProcessReader((sys.executable, "-S", "-c", answers), answer_seconds=30)
+    reader = ProcessReader((sys.executable, "-S", "-c", answers), timeout_seconds=30)
     for _ in range(2):
         assert await reader.read(["GPU-0"]) == (DeviceProcess("GPU-0", 7, 5, is_client=True),)
     await reader.stop()
-    ends = ProcessReader((sys.executable, "-S", "-c", "input()"), answer_seconds=30)
+    ends = ProcessReader((sys.executable, "-S", "-c", "input()"), timeout_seconds=30)
     with pytest.raises(InventoryUnavailable, match="DecodeError"):
         await ends.read(["GPU-0"])
-    silent = ProcessReader(("sleep", "60"), answer_seconds=0.1)
+    silent = ProcessReader(("sleep", "60"), timeout_seconds=0.1)
     with pytest.raises(InventoryUnavailable, match="TimeoutError"):
         await silent.read(["GPU-0"])
 
@@ -271,7 +271,7 @@ async def test_an_answer_of_thousands_of_processes_is_read():
     """A tenant can start them; the agent ends by an error that it does not expect."""
     process = '{"uuid": "GPU-0", "pid": 7, "bytes": 5, "is_client": true}'
     many = f"input(); print('[' + ', '.join(['{process}'] * 4000) + ']', flush=True)"
-    reader = ProcessReader((sys.executable, "-S", "-c", many), answer_seconds=30)
+    reader = ProcessReader((sys.executable, "-S", "-c", many), timeout_seconds=30)
     assert len(await reader.read(["GPU-0"])) == 4000
     await reader.stop()
 
@@ -279,7 +279,7 @@ async def test_an_answer_of_thousands_of_processes_is_read():
 async def test_an_answer_without_an_end_is_none(monkeypatch):
     monkeypatch.setattr(process_reader, "LINE_BYTES", 100)
     endless = "input(); print('x' * 10_000, flush=True); input()"
-    reader = ProcessReader((sys.executable, "-S", "-c", endless), answer_seconds=30)
+    reader = ProcessReader((sys.executable, "-S", "-c", endless), timeout_seconds=30)
     with pytest.raises(InventoryUnavailable, match="ValueError"):
         await reader.read(["GPU-0"])
 

@@ -123,7 +123,7 @@ def hanging(tmp_path):
 
     def of(call, index):
         run = (sys.executable, "-B", str(RECORDED), "load", "3", call, str(index))
-        return DriverInventory(DriverSearch(tmp_path), scan_seconds=30, answer_seconds=4, run=run)
+        return DriverInventory(DriverSearch(tmp_path), scan_seconds=30, timeout_seconds=4, run=run)
 
     return of
 

@@ -35,7 +35,7 @@ def results(*wrong):
     ],
 )
 def test_neighbouring_sound_percentages_are_one_range(products, wrong, ranges):
-    assert products.sound_ranges(results(*wrong)) == ranges
+    assert products.correct_ranges(results(*wrong)) == ranges
 
 
 @pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.stem)

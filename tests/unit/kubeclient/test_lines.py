@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from gpupack_kubeclient.lines import HEAD_BYTES, LongLine, is_shallow, lines, texts
 
 
-async def split(chunks, most_bytes):
+async def split(chunks, max_bytes):
     async def stream():
         for chunk in chunks:
             yield chunk
 
-    return [line async for line in lines(stream(), most_bytes=most_bytes)]
+    return [line async for line in lines(stream(), max_bytes=max_bytes)]
 
 
 @given(st.lists(st.binary(max_size=9)), st.integers(1, 9))

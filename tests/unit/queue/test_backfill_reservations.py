@@ -315,7 +315,7 @@ def test_earlier_reservations_exclude_a_victim_of_the_cycle():
 def test_a_speculatively_backfilled_extra_worker_is_removed_once():
     rules = with_rules(**vars_of(EASY) | {"max_backfill_delay_seconds": 300.0})
     world = World(node("n1", 2), node("n2", 2), node("n3", 2), rules=rules)
-    world.runs("guessed", "n1/0", estimate=1000.0)
+    world.runs("estimated", "n1/0", estimate=1000.0)
     world.runs("o2", "n2/0", duration=1e5).runs("o3", "n3/0", duration=1e5)
     world.submit("head", 2).submit("elastic", 1, extra_workers=1, duration=1e4).decide(at=1)
     world.queue.record_node_change(NodeName("n1"), world.cluster)
