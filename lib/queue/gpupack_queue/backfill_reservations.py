@@ -3,10 +3,12 @@
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from math import inf
 from typing import Final
 
 from gpupack_placement.cluster import Cluster
+from gpupack_queue.future_statement import FutureStatement
 from gpupack_queue.job import Job, JobId, Places, RunningJob
 from gpupack_queue.pending_jobs import PendingJob
 from gpupack_queue.projected_cluster import JobEnds, ProjectedCluster, adopt_job
@@ -144,39 +146,83 @@ class BackfillReservations:
             self._state.pending.releases,
         )
 
-    def try_backfill(self, job: Job, places: Places) -> bool:
+    def try_backfill(self, job: Job, places: Places, *, may_move: bool = False) -> bool:
         """Tell whether the job delays no queue head there; if so, place it in their futures.
 
-        It must not be called where the delay is unknown in this cycle.
+        It must not be called where the delay is unknown in this cycle. `may_move`: reservations may
+        get other places, as long as they start at the same time.
         """
         if not self._heads.any_before(job):
             self._discard(self._heads.early)
             return True
+        statement, moved = FutureStatement(), dict[JobId, tuple[Job, Places]]()
         placed: list[BackfillReservation] = []
         crossed: set[JobId] = set()
         passed: set[JobId] = set()
         for reservation in self._reservations():
-            if self._ends_before(job, reservation):
-                if reservation.placements is not None and not self._surely_ends_before(
-                    job, reservation
-                ):
-                    passed.add(reservation.job.id)
-                continue
-            if reservation.cluster_then.place(job, places):
-                placed.append(reservation)
-                if reservation.is_estimated and self._may_backfill_on_estimate(job, reservation):
-                    passed.add(reservation.job.id)
-            elif self._heads.holds_back(reservation.job, job):
-                for other in placed:
-                    other.cluster_then.remove(job.id)
-                return False
-            else:
-                crossed.add(reservation.job.id)
+            ends = self._ends_before(job, reservation)
+            if reservation.placements is not None and self._passes_on_estimate(job, reservation):
+                passed.add(reservation.job.id)
+            own = () if ends else ((job, places),)
+            if not ends or (moved and reservation.placements is not None):
+                if self._place(statement, reservation, own, moved, may_move=may_move):
+                    placed += () if ends else (reservation,)
+                elif self._heads.holds_back(reservation.job, job):
+                    statement.discard()
+                    return False
+                else:
+                    crossed.add(reservation.job.id)
         self._placed += ((reservation, job.id) for reservation in placed)
+        self._move(moved)
         self._discard(crossed)
-        if passed:
-            self._speculative[job.id] = passed
+        if passed - crossed:
+            self._speculative[job.id] = passed - crossed
         return True
+
+    def _passes_on_estimate(self, job: Job, reservation: BackfillReservation) -> bool:
+        """Tell whether the job is backfilled speculatively, if it is backfilled."""
+        if self._ends_before(job, reservation):
+            return not self._surely_ends_before(job, reservation)
+        return reservation.is_estimated and self._may_backfill_on_estimate(job, reservation)
+
+    def _place(
+        self,
+        statement: FutureStatement,
+        reservation: BackfillReservation,
+        own: Sequence[tuple[Job, Places]],
+        moved: dict[JobId, tuple[Job, Places]],
+        *,
+        may_move: bool,
+    ) -> bool:
+        """Place a job in the future of a reservation; the head there moves if it has to.
+
+        `moved`: earlier heads with their new places, to which the head is added if it moves.
+        """
+        future, head = reservation.cluster_then, reservation.job
+        if not moved and all(statement.place(future, *each) for each in own):
+            return True
+        if not may_move or reservation.placements is None:
+            return False
+        for job in (head, *(job for job, _ in moved.values())):
+            statement.remove(future, job)
+        if not all(statement.place(future, *each) for each in (*moved.values(), *own)):
+            return False
+        if statement.place(future, head, reservation.placements):
+            return True
+        places = self._plan(future.cluster, head)
+        if places is None or not statement.place(future, head, places):
+            return False
+        moved[head.id] = head, places
+        return True
+
+    def _move(self, moved: Mapping[JobId, tuple[Job, Places]]) -> None:
+        """Give reservations of this cycle other places."""
+        if not moved:
+            return
+        self._cached_cluster = None
+        for number, each in enumerate(self._computed):
+            if each.job.id in moved:
+                self._computed[number] = replace(each, placements=moved[each.job.id][1])
 
     def ending_in_time(self, entries: Sequence[PendingJob]) -> list[PendingJob]:
         """Return the entries of one job class whose jobs end before any reservation starts."""

@@ -3,11 +3,11 @@
 
 Backfill reservations follow EASY backfill. The earliest moment is found at which a job fits
 (running jobs are removed in the order in which they end), and its places then. A later job may
-start now if it ends by that moment, or if it leaves those places free: it is placed in the cluster
-of that moment, too, with the job that has the reservation. Where durations are exact, that job
-never starts later than without backfill. A job of unknown duration counts as ending after all
-others, the oldest first. A job that runs forever never ends: nothing is reserved for a job that
-only its end would help.
+start now if it ends by that moment, or if both fit at that moment: it is placed in the cluster of
+that moment, too, where the job that has the reservation may get other places. Where durations are
+exact, that job never starts later than without backfill. A job of unknown duration counts as ending
+after all others, the oldest first. A job that runs forever never ends: nothing is reserved for a
+job that only its end would help.
 
 Source: Lifka, «The ANL/IBM SP Scheduling System» (JSSPP '95).
 """

@@ -12,6 +12,7 @@ explanation of a wait shows it.
 from typing import TypeAlias
 
 from gpupack_queue.backfill_reservations import BackfillReservations
+from gpupack_queue.charge import Charge
 from gpupack_queue.job import Places
 from gpupack_queue.pending_jobs import JobClass, PendingJob
 from gpupack_queue.quota_planner import QuotaPlanner
@@ -88,13 +89,16 @@ class StartCheck:
             return NotNow.WOULD_DELAY
         if self._reservations.try_backfill(job, found[0]):
             return Now(*found)
-        return self._check_outside(entry, self._reservations)
+        return self._check_outside(entry, self._reservations, found)
 
-    def _check_outside(self, entry: PendingJob, reservations: BackfillReservations) -> Answer:
-        """Check places that avoid the reservations before the job.
+    def _check_outside(
+        self, entry: PendingJob, reservations: BackfillReservations, first: tuple[Places, Charge]
+    ) -> Answer:
+        """Check places that avoid the reservations before the job, then the first ones again.
 
-        A refusal is remembered for the class of the request, unless the quota decided it: other
-        tenants may have another quota.
+        For these the reservations may move, as long as they start at the same time. A refusal is
+        remembered for the class of the request, unless the quota decided it: other tenants may have
+        another quota.
         """
         job, cluster = entry.job, reservations.cluster_with_reservations(entry.job)
         places = None if cluster is None else self._planner.plan(cluster, job)
@@ -105,6 +109,8 @@ class StartCheck:
             return NotNow.VICTIMS_HOLD_QUOTA
         if found is not None and reservations.try_backfill(job, found[0]):
             return Now(*found)
+        if reservations.try_backfill(job, first[0], may_move=True):
+            return Now(*first)
         if places is None or (found is not None and found[0] == places):
             reservations.remember_delay(entry)
         return NotNow.WOULD_DELAY

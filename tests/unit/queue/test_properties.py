@@ -3,11 +3,12 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_builders import FIRST_FIT, node
 from placement_strategies import cases
 from queue_strategies import TENANTS, quotas, submitted, worlds
 from queue_world import World, used, with_rules, within_limits
 
-from gpupack_queue import NO_PREEMPTION, Quotas
+from gpupack_queue import NO_PREEMPTION, Quotas, place_by_policy
 from gpupack_queue.quota_planner import QuotaPlanner
 from gpupack_queue.usage import Usage
 
@@ -199,3 +200,47 @@ def test_the_queue_head_starts_no_later_than_estimated_when_durations_are_exact(
             started[name] = world.now
             ends[name] = world.now + world.jobs[name].duration
     assert all(started[name] <= at for name, at in promised_at.items() if name in started)
+
+
+@cases
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([4.0, 5.0, 9.0, 20.0])), max_size=7),
+    st.lists(st.tuples(st.integers(1, 3), st.sampled_from([3.0, 6.0, 30.0])), max_size=6),
+)
+def test_no_gpu_is_idle_that_a_job_could_use_without_a_delay_of_the_queue_head(held, jobs):
+    """By brute force: each job that waits is tried on each node, and then the queue head."""
+    world = World(*(node(f"n{i}", 3) for i in range(3)), rules=EASY)
+    for number, (of, duration) in enumerate(held):
+        free = [g.uuid for g in world.cluster.free_devices(f"n{of}") if g.milli == 1000]
+        if free:
+            world.runs(f"r{number}", free[0], duration=duration)
+    for number, (gpus, duration) in enumerate(jobs):
+        world.submit(f"j{number}", gpus, duration=duration)
+    world.decide(at=1)
+    head, *others = world.queue.jobs() or [None]
+    if head is None:
+        return
+    start = head_start(world, head, [])
+    (reservation,) = world.queue.state.backfill_reservations or [None]
+    assert reservation is None or reservation.start_at == start
+    for job in others:
+        for at in (each.name for each in world.cluster.nodes()):
+            placed = place_by_policy(FIRST_FIT, world.cluster, job, candidates=[at])
+            if placed is not None:
+                assert head_start(world, head, [(1 + job.duration, placed)]) > start
+
+
+def head_start(world, head, more):
+    """Return when the head fits, if these placements end at these times and no other job starts."""
+    ends = [(one.latest_end, one.placements) for one in world.queue.state.running]
+    for at in sorted({end for end, _ in [*ends, *more]}):
+        cluster = world.cluster.overlay()
+        for end, places in ends:
+            for place in places if end <= at else ():
+                cluster.assume_free(place)
+        for end, places in more:
+            for place in places if end > at else ():
+                cluster.assume_held(place)
+        if world.plan(cluster, head) is not None:
+            return at
+    return float("inf")
