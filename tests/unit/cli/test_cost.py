@@ -4,8 +4,9 @@ import datetime as dt
 import pytest
 from rest_answers import cost_row
 
-from gpupack_cli.commands.cost import cells, parse_time
+from gpupack_cli.commands.cost import GROUPS, cells, parse_time
 from gpupack_cli.errors import UsageInvalid
+from gpupack_cost import Group
 
 NOW = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)
 
@@ -22,6 +23,10 @@ NOW = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)
 )
 def test_a_time_is_absolute_or_an_age(text, found):
     assert parse_time(text, NOW) == found
+
+
+def test_the_command_has_the_groups_of_the_rest_api():
+    assert set(GROUPS) == set(Group)
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "7", "7y", "-7d", "9999999d"])

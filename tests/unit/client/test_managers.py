@@ -79,8 +79,11 @@ def test_available_nodes_have_a_free_gpu_of_the_model_and_memory(machine):
     assert (node.available_gpus, node.gpu_type, node.simulated) == (8, "H100", True)
     assert machine.get_available_gpu_nodes("A100") == []
     assert machine.get_available_gpu_nodes(None, 81) == []
+    assert {(gpu.given_percent, gpu.simulated) for gpu in node.devices} == {(0.0, True)}
     machine.allocate_gpu_resources(ALL)
     assert machine.get_available_gpu_nodes("H100") == []
+    (node,) = machine.backend.nodes()
+    assert {gpu.given_percent for gpu in node.devices} == {100.0}
 
 
 def test_a_validation_is_true_where_the_request_fits_later(machine):

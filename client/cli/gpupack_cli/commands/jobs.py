@@ -2,6 +2,7 @@
 """`gpupack jobs`."""
 
 import datetime as dt
+from typing import Final, get_args
 
 import click
 
@@ -12,9 +13,10 @@ from gpupack_cli.notes import note
 from gpupack_cli.options import Output, all_namespaces, output_option, session_options
 from gpupack_cli.output import show_document, show_table
 from gpupack_cli.session import Session, run
+from gpupack_crds.gpujob_status import Phase
 from gpupack_crds.kinds import GPUJOBS
 
-PHASES = ("Pending", "Admitted", "Running", "Succeeded", "Failed", "Suspended")
+PHASES: Final = get_args(Phase)
 
 
 @click.command(name="jobs")
