@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import dataclasses
 import json
 import socket
 
@@ -37,9 +38,14 @@ class World:
         devices = tuple(build.device(index, simulated=True) for index in range(4))
         known_devices.update(Findings(devices=devices))
         self.node = NodeState(PodStore(), SpecFolder(cdi), Cgroups(cgroups.root), known_devices)
-        self.container_finder = ContainerFinder(self.node.pods, resources, cluster.api)
+        self.resources = resources
+        self.find_containers()
         self.mps, self.thread_percentages = None, NO_THREAD_PERCENTAGES
         self.wait(seconds=1.0)
+
+    def find_containers(self):
+        """The finder of an agent that has seen no start."""
+        self.container_finder = ContainerFinder(self.node.pods, self.resources, self.cluster.api)
 
     def wait(self, *, seconds):
         """How long a start may wait: long for what must come, short for what must not."""
@@ -68,6 +74,13 @@ class World:
         self.kubelet.tokens[name] = tokens
         self.kubelet.resources[name] = resource
         self.cgroups.add((uid or f"uid-{name}").removeprefix("uid-"))
+
+    def restart_agent(self):
+        """Another agent knows only the specs of the folder."""
+        specs = SpecFolder(self.cdi)
+        specs.load()
+        self.node = dataclasses.replace(self.node, specs=specs)
+        self.wait(seconds=1.0)
 
     def force_delete(self, name):
         """The API forgets the pod, the kubelet frees its device tokens, its processes live on."""
@@ -166,9 +179,7 @@ async def test_two_containers_of_a_pod_start_at_once_each_with_its_own_devices(w
 async def test_one_container_restarts_under_an_agent_that_was_restarted_too(world):
     pair(world)
     first, second = await world.start("gpu-0"), await world.start("gpu-1", "gpu-2")
-    restarted = SpecFolder(world.cdi)
-    restarted.load()
-    world.node.specs._records = {record.cdi_name: record for record in restarted.records}
+    world.restart_agent()
     assert await world.start("gpu-1", "gpu-2") == second
     assert set(world.node.specs.records) == {first, second}
 
@@ -176,9 +187,7 @@ async def test_one_container_restarts_under_an_agent_that_was_restarted_too(worl
 async def test_the_second_container_starts_under_an_agent_that_saw_neither_start(world):
     pair(world)
     await world.start("gpu-0")
-    world.container_finder = ContainerFinder(
-        world.node.pods, world.container_finder._kubelet, world.cluster.api
-    )
+    world.find_containers()
     world.wait(seconds=1.0)
     record = await world.start("gpu-1", "gpu-2")
     assert [share.uuid for share in record.devices] == ["GPU-0", "GPU-1"]
@@ -290,9 +299,7 @@ async def test_a_restarted_agent_still_knows_the_holder(world, build):
     world.bind("old", build.share(), tokens=["gpu-0"])
     await world.start("gpu-0")
     world.force_delete("old")
-    restarted = SpecFolder(world.cdi)
-    restarted.load()
-    world.node.specs._records = {record.cdi_name: record for record in restarted.records}
+    world.restart_agent()
     world.bind("new", build.share(), tokens=["gpu-1"])
     with pytest.raises(StartRefused, match="held by another pod"):
         await world.start("gpu-1")
@@ -372,9 +379,7 @@ async def test_a_share_of_a_failed_gpu_does_not_start(world, build):
 async def test_a_share_is_still_known_to_an_agent_that_was_restarted_and_restarts_itself(world):
     world.bind_share("a", "share-0", percent=60, memory_mib=500)
     first = await world.start_share("share-0")
-    restarted = SpecFolder(world.cdi)
-    restarted.load()
-    world.node.specs._records = {record.cdi_name: record for record in restarted.records}
+    world.restart_agent()
     assert await world.start_share("share-0") == first
     world.bind_share("b", "share-1", percent=60, memory_mib=100)
     with pytest.raises(StartRefused, match="60% of device GPU-0 is held by other pods"):

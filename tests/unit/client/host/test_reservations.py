@@ -14,6 +14,7 @@ from gpupack.backend import Patience
 from gpupack.config import GpuConfig, ThisMachineConfig
 from gpupack.errors import NothingHeld
 from gpupack.host import record as records
+from gpupack.host.folder import HostFolder
 from gpupack.host.opening import gpus_of, open_host
 from gpupack.host.reservations import Reservations, reservations
 
@@ -23,10 +24,14 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another
 
 
 @pytest.fixture
-def reserved(folder):
-    """Return the reservations of the folder."""
+def host(folder):
     config = GpuConfig(this_machine=ThisMachineConfig(folder=str(folder), simulated_gpus="8xH100"))
-    host = open_host(config, gpus_of(config))
+    return open_host(config, gpus_of(config))
+
+
+@pytest.fixture
+def reserved(host):
+    """Return the reservations of the folder."""
     return Reservations(host.folder, host.ledger)
 
 
@@ -106,27 +111,25 @@ def test_a_reservation_without_free_gpus_holds_none(reserved, machine, folder):
 def test_a_server_killed_before_the_reservation_leaves_the_gpus_free(
     reserved, machine, monkeypatch
 ):
-    monkeypatch.setattr(type(reserved._folder), "reserve", lambda *_: os._exit(9))
+    monkeypatch.setattr(HostFolder, "reserve", lambda *_: os._exit(9))
     in_child(lambda: reserved.make("a", gpus(8), NOW))
     assert machine.get_gpu_status().available_gpus == 8
 
 
 def test_a_server_killed_after_the_reservation_counts_the_gpus_once(reserved, machine, monkeypatch):
-    made = type(reserved._folder).reserve
-    monkeypatch.setattr(
-        type(reserved._folder), "reserve", lambda *given: (made(*given), os._exit(9))
-    )
+    made = HostFolder.reserve
+    monkeypatch.setattr(HostFolder, "reserve", lambda *given: (made(*given), os._exit(9)))
     in_child(lambda: reserved.make("a", gpus(5), NOW))
     monkeypatch.undo()
     assert machine.get_gpu_status().available_gpus == 3
     assert len(reserved.find("a").devices) == 5
 
 
-def test_reservations_are_distinguished_from_processes(reserved, machine):
+def test_reservations_are_distinguished_from_processes(host, reserved, machine):
     machine.allocate_gpu_resources(gpus(1))
     reserved.make("a", gpus(1), NOW)
-    with reserved._folder.locked():
-        assert set(reservations(reserved._folder.records())) == {"a"}
+    with host.folder.locked():
+        assert set(reservations(host.folder.records())) == {"a"}
 
 
 def as_another_user(do):
