@@ -39,7 +39,9 @@ class BackfillReservations:
         max_computed: float = inf,
     ) -> None:
         self._state, self._session, self._plan, self._now = state, session, plan, now
-        self._computations_left = max_computed
+        self._computations_left = self._moves_left = max_computed
+        self._postponed: set[int] = set()
+        """The classes of requests for which a later cycle tries to move reservations."""
         self.is_postponed = False
         """Whether a reservation is to be computed in a later cycle."""
         self._heads = QueueHeads(state, now)
@@ -127,6 +129,8 @@ class BackfillReservations:
         this cycle.
         """
         delayed = entry.job_class.request_class.delayed_at_release
+        if id(entry.job_class.request_class) in self._postponed:
+            return not self.ending_in_time((entry,))
         if delayed is None and self._computations_left:
             return False
         if self.is_delay_unknown(entry.job):
@@ -178,6 +182,31 @@ class BackfillReservations:
         if passed - crossed:
             self._speculative[job.id] = passed - crossed
         return True
+
+    def is_move_postponed(self, entry: PendingJob) -> bool:
+        """Tell whether a later cycle tries to move reservations for the job, and not this one."""
+        if self._moves_left > 0 or entry.job_class.move_failed_at == self._move_basis(entry.job):
+            return False
+        self._due_at = self._now
+        self._postponed.add(id(entry.job_class.request_class))
+        return True
+
+    def try_move(self, entry: PendingJob, places: Places) -> bool:
+        """Tell whether the job delays no queue head there once reservations have other places.
+
+        They start at the same time there. A failure is not repeated until something is released.
+        """
+        basis = self._move_basis(entry.job)
+        if entry.job_class.move_failed_at == basis:
+            return False
+        self._moves_left -= 1
+        if self.try_backfill(entry.job, places, may_move=True):
+            return True
+        entry.job_class.move_failed_at = basis
+        return False
+
+    def _move_basis(self, job: Job) -> tuple[tuple[object, ...], int]:
+        return self._reservations_key(job), self._state.pending.releases
 
     def _passes_on_estimate(self, job: Job, reservation: BackfillReservation) -> bool:
         """Tell whether the job is backfilled speculatively, if it is backfilled."""

@@ -24,13 +24,17 @@ class NeverAnswers:
 
     def answer(self, cluster: Cluster, planner: QuotaPlanner, of: JobClass) -> Never | None:
         """Return why jobs of the class can never start; None: they can."""
+        basis, known = self.basis(cluster, planner), of.never
+        if known is None or known[0] is not basis:
+            known = of.never = basis, self._compute(cluster, planner, of)
+        return known[1]
+
+    def basis(self, cluster: Cluster, planner: QuotaPlanner) -> object:
+        """Return an object that stands for these nodes and quotas in the classes of jobs."""
         nodes = cluster.emptied()
         if nodes is not self._nodes or planner.tree is not self._quotas:
             self._nodes, self._quotas, self._basis = nodes, planner.tree, object()
-        known = of.never
-        if known is None or known[0] is not self._basis:
-            known = of.never = self._basis, self._compute(cluster, planner, of)
-        return known[1]
+        return self._basis
 
     def _compute(self, cluster: Cluster, planner: QuotaPlanner, of: JobClass) -> Never | None:
         if self._never_fits(cluster, of.request_class):

@@ -73,6 +73,8 @@ class JobClass:
     """The time of the last search for victims for its first job that found none."""
     consolidation_searched_at: float | None = None
     """The time of the last search for moves for its first job that found none."""
+    move_failed_at: tuple[tuple[object, ...], int] | None = None
+    """The reservations that could not move for its first job, and the number of releases then."""
     never: tuple[object, Never | None] | None = None
     """Why its jobs can never start, with what the answer depends on."""
 

@@ -25,12 +25,15 @@ class QueueHeads:
 
     def __init__(self, state: State, now: float) -> None:
         self._state, self._now = state, now
-        self._maximum = state.quota.rules.max_reservations
+        rules = state.quota.rules
+        self._maximum, self._reserve_after = rules.max_reservations, rules.reserve_after_seconds
         self._heads: list[PendingJob] = []
         self._more: list[PendingJob] = []
         """Further jobs without GPUs, which get a reservation if earlier ones cannot have one."""
         self.early: set[JobId] = set()
         """The heads that have not waited long: they hold back only jobs of lower priority."""
+        self._reserving = [0, 0]
+        """The number of heads that may have a reservation: those that have waited, early ones."""
         self._hopeless: set[JobId] = set()
         """The heads that no end of a running job helps."""
         self._behind_others: set[JobId] = set()
@@ -57,28 +60,32 @@ class QueueHeads:
 
         It holds back jobs of lower priority at once, and other jobs when it has waited long enough.
         """
-        due = entry.pending_since + self._state.quota.rules.reserve_after_seconds
+        due = entry.pending_since + self._reserve_after
         if due > self._now:
             self.due_at = min(self.due_at, due)
             if due == inf:
                 return
             self.early.add(entry.job.id)
-        is_owner = self._owners.pop(entry.job.id, None) is not None
+        is_owner = self._owners and self._owners.pop(entry.job.id, None) is not None
         if is_owner or self._may_have_reservation(entry):
-            self._heads.append(entry)
+            self._append(entry)
         else:
             self._more.append(entry)
 
     def remove(self, job: JobId) -> None:
         """Remove a head for which other places are reserved."""
+        self.record_reservation(job)
+        self._reserving[job in self.early] -= job in self
         self.early.discard(job)
         self._heads = [head for head in self._heads if head.job.id != job]
         self._more = [head for head in self._more if head.job.id != job]
 
     def record_reservation(self, job: JobId) -> None:
         """Record that the head has a reservation."""
-        self._hopeless.discard(job)
-        self._behind_others.discard(job)
+        if job in self._hopeless or job in self._behind_others:
+            self._reserving[job in self.early] += 1
+            self._hopeless.discard(job)
+            self._behind_others.discard(job)
 
     def record_none(self, job: JobId, *, no_end_helps: bool) -> None:
         """Record that nothing can be reserved for the head; later jobs may be heads instead.
@@ -87,11 +94,13 @@ class QueueHeads:
         """
         self.record_reservation(job)
         (self._hopeless if no_end_helps else self._behind_others).add(job)
-        left = list[PendingJob]()
-        for entry in self._more:
-            fits = self._may_have_reservation(entry)
-            (self._heads if fits else left).append(entry)
-        self._more = left
+        self._reserving[job in self.early] -= 1
+        more, self._more = self._more, []
+        for entry in more:
+            if self._may_have_reservation(entry):
+                self._append(entry)
+            else:
+                self._more.append(entry)
 
     def holds_back(self, head: Job, job: Job) -> bool:
         """Tell whether what is reserved for the head is kept from the job."""
@@ -109,17 +118,17 @@ class QueueHeads:
         Shares go up and down, and the order changes with them. A job with a reservation keeps it,
         as long as no more urgent job lacks one.
         """
-        if len(self._behind_others) > MAX_BEHIND_OTHERS:
+        is_early, priority = entry.job.id in self.early, entry.job.priority
+        alike = self._reserving[is_early]
+        if alike >= self._maximum or len(self._behind_others) > MAX_BEHIND_OTHERS:
             return False
-        is_early, job = entry.job.id in self.early, entry.job
-        without = self._hopeless | self._behind_others
-        alike = sum(
-            (head.job.id in self.early) == is_early and head.job.id not in without
-            for head in self._heads
-        )
         if not is_early:
-            alike += sum(other.priority >= job.priority for other in self._owners.values())
+            alike += sum(other.priority >= priority for other in self._owners.values())
         return alike < self._maximum
+
+    def _append(self, entry: PendingJob) -> None:
+        self._heads.append(entry)
+        self._reserving[entry.job.id in self.early] += 1
 
     def _previous_owners(self) -> dict[JobId, Job]:
         if not self._state.quota.rules.by_share:

@@ -42,9 +42,13 @@ class StartCheck:
     ) -> None:
         self._state, self._session, self._planner = state, session, planner
         self._strict, self._reservations = strict, reservations
+        self._basis = state.never.basis(session.snapshot, planner)
 
     def never(self, of: JobClass) -> Never | None:
         """Return why jobs of the class can never start; None: they can."""
+        known = of.never
+        if known is not None and known[0] is self._basis:
+            return known[1]
         return self._state.never.answer(self._session.snapshot, self._planner, of)
 
     def check(self, entry: PendingJob) -> Answer:
@@ -109,7 +113,9 @@ class StartCheck:
             return NotNow.VICTIMS_HOLD_QUOTA
         if found is not None and reservations.try_backfill(job, found[0]):
             return Now(*found)
-        if reservations.try_backfill(job, first[0], may_move=True):
+        if reservations.is_move_postponed(entry):
+            return NotNow.WOULD_DELAY
+        if reservations.try_move(entry, first[0]):
             return Now(*first)
         if places is None or (found is not None and found[0] == places):
             reservations.remember_delay(entry)
