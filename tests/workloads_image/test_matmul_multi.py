@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gpupack_workloads.distributed import probe
 from gpupack_workloads.distributed.rank import group
 from gpupack_workloads.errors import BadArgument, WrongResult
 from gpupack_workloads.matmul_multi.check import check
@@ -119,8 +120,10 @@ def held_bytes(size, layouts):
 @pytest.mark.parametrize("layouts", [LAYOUTS, ("rows",)])
 @pytest.mark.parametrize(("ranks", "size"), [(1, 1024), (2, 1026)])
 def test_the_estimate_counts_what_the_layouts_asked_for_hold_and_little_more(
-    gang, ranks, size, layouts
+    gang, monkeypatch, ranks, size, layouts
 ):
+    # gloo's threads release the buffers of the gang's first all-reduce, which the profiler misses.
+    monkeypatch.setitem(probe.MAX_BYTES, "gloo", probe.SMALL_BYTES)
     held = max(gang(ranks, held_bytes, size, layouts))
     operands = Operands(size, ranks, torch.float32, torch.device("cpu"), seed=0)
     needed = needed_bytes([CUTS[name] for name in layouts], operands, exchanges=1)
