@@ -217,7 +217,7 @@ def serve(arguments: argparse.Namespace) -> None:
     from gpupack_kubeclient import transport  # noqa: PLC0415
 
     account = pathlib.Path(arguments.serve)
-    transport.connect = functools.partial(transport.connect, account=account)  # type: ignore[assignment]
+    transport.connect = functools.partial(transport.connect, account=account)
 
     def recorded(settings: agent.Settings) -> DriverInventory:
         chosen, helper = settings.inventory, str(HELPERS / "recorded_driver.py")
@@ -229,7 +229,7 @@ def serve(arguments: argparse.Namespace) -> None:
         )
 
     if not arguments.real:
-        agent.open_inventory = recorded
+        agent.open_inventory = recorded  # type: ignore[assignment]
     profile = cProfile.Profile() if arguments.profile else None
     if profile:
         profile.enable()

@@ -168,7 +168,8 @@ def waits(number: int) -> ShownJob:
 def running(number: int, nodes: int) -> objects.Pod:
     """Return the pod of this number, which holds a GPU."""
     where = f"n{number % nodes}"
-    return pod(f"p{number}", on=where, devices=whole(where, number // nodes))
+    found: objects.Pod = pod(f"p{number}", on=where, devices=whole(where, number // nodes))
+    return found
 
 
 async def measure(model: ReadModel, nodes: int, pods: int, repeats: int) -> None:
@@ -184,11 +185,11 @@ async def measure(model: ReadModel, nodes: int, pods: int, repeats: int) -> None
         streams=StreamLimits(),
         config=ConfigFile(None, lambda _: None),
         quota_history=QuotaHistory(lambda: None, seconds=10),
-        rights=Everything(),
+        rights=Everything(),  # type: ignore[arg-type]
         questions=Questions(model.queue_copy, is_known=lambda: True),
-        api=Takes(),
+        api=Takes(),  # type: ignore[arg-type]
     )
-    transport = httpx.ASGITransport(application(parts))
+    transport = httpx.ASGITransport(application(parts))  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url="https://api") as client:
         for name, (method, path, body) in CALLS.items():
             taken, worked = [], []

@@ -152,7 +152,8 @@ def sizes(kube: Kube) -> Json:
     """Return the bytes of each object, and of the parts of the GPUJob's status."""
 
     def raw(path: str) -> bytes:
-        return kube.insist("get", "--raw", path).encode()
+        answer: str = kube.insist("get", "--raw", path)
+        return answer.encode()
 
     job = raw(f"/apis/gpupack.dev/v1beta1/namespaces/{NAMESPACE}/gpujobs/{NAME}")
     status = json.loads(job)["status"]

@@ -53,7 +53,7 @@ def of_agent(folder: pathlib.Path) -> prometheus_client.CollectorRegistry:
     from gpupack_kubeclient.metrics import UnreadableObjects  # noqa: PLC0415
 
     devices, api = KnownDevices(), _api()
-    writer = GpuNodeWriter(api, None, node="node-1")  # type: ignore[arg-type] - nothing is written
+    writer = GpuNodeWriter(api, None, node="node-1")  # type: ignore[arg-type]  # nothing is written
     return _registry(
         (
             UnreadableObjects({"pods": types.SimpleNamespace(unreadable=0)}),
@@ -121,7 +121,7 @@ def labels(family: Metric, registry: Any) -> tuple[str, ...]:
     if own is None:
         # Without series the labels are only in the library's internals.
         known = registry._names_to_collectors  # noqa: SLF001 - see above
-        own = getattr(known.get(family.name), "_labelnames", ())
+        own = getattr(known.get(family.name), "_labelnames", None) or ()
     if not own and family.samples:
         own = tuple(family.samples[0].labels)
     return tuple(label for label in own if label != "le")

@@ -138,7 +138,8 @@ def filling_table(bench: Bench, workloads: Iterable[str]) -> str:
 
 
 def _mean(runs: Runs, figure: str) -> float:
-    return statistics.mean(run[figure] for run in runs.values())
+    mean: float = statistics.mean(run[figure] for run in runs.values())
+    return mean
 
 
 def busy_table(

@@ -39,8 +39,9 @@ def run(*command: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
 
 def first_line(command: list[str], began: float) -> float | None:
     """Return the seconds from `began` to the command's first line; None if it printed none."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, **pipes) as running:  # noqa: S603 - a list
+    with subprocess.Popen(  # noqa: S603 - a list
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as running:
         assert running.stdout is not None  # noqa: S101 - it is a pipe
         line = running.stdout.readline()
         took = time.monotonic() - began

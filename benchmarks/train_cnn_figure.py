@@ -46,7 +46,8 @@ class Combination:
 
     def epoch_seconds(self) -> float:
         """Return the time of the epoch that other work on the machine has held up least."""
-        return min(row["seconds"] for run in self.whole for row in run["rows"])
+        seconds: float = min(row["seconds"] for run in self.whole for row in run["rows"])
+        return seconds
 
     def metric(self, name: str) -> list[float]:
         """Return a figure of each that did not diverge."""

@@ -105,10 +105,10 @@ def find(reports: Iterable[Report], bar: Bar) -> list[Report]:
 def bars_table(reports: list[Report]) -> str:
     """Return the targets and the measured figures."""
     head = ("bar", "target", "ratio", "figure", "met", "device", "versions", "date")
-    return documents.table(
-        head,
-        [_bar_row(bar, report) for bar in BARS for report in find(reports, bar) or [None]],
-    )
+    found: list[tuple[Bar, Report | None]] = []
+    for bar in BARS:
+        found += [(bar, report) for report in find(reports, bar)] or [(bar, None)]
+    return documents.table(head, [_bar_row(bar, report) for bar, report in found])
 
 
 def runs_table(reports: list[Report]) -> str:

@@ -7,7 +7,7 @@ signed-in user. `at rest` and `updates` are CPU time over so many seconds withou
 changing nodes every second: of the tab's own process, and of all of Chromium's, which without a
 GPU also composes the picture on the CPU.
 
-    make dashboard chromium && python benchmarks/dashboard.py [--nodes 5000] [--pods 20000]
+    make dashboard chromium && python benchmarks/dashboard_page.py [--nodes 5000] [--pods 20000]
 """
 
 import argparse

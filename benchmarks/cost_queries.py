@@ -8,7 +8,7 @@ Two parts, each in a file of its own on this machine's disk:
 * --pods pods that start and end within an hour, each with the four events of its watch (bound,
   running, ended, deleted), decoded from JSON as they arrive and written every half second.
 
-    python benchmarks/accounts.py [--namespaces 200] [--pods 20000]
+    python benchmarks/cost_queries.py [--namespaces 200] [--pods 20000]
 """
 
 import argparse
@@ -19,6 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests/helpers"))
@@ -80,11 +81,11 @@ def fill(path: pathlib.Path, namespaces: int) -> int:
             ),
         )
     db.execute("COMMIT")
-    (rows,) = db.execute(
+    row: tuple[int] = db.execute(
         "SELECT (SELECT count(*) FROM hours) + (SELECT count(*) FROM days)"
     ).fetchone()
     db.close()
-    return rows
+    return row[0]
 
 
 def hour(pods: int) -> None:
@@ -118,7 +119,7 @@ def hour(pods: int) -> None:
         accounts.kill()
 
 
-def shown(pods: int):  # noqa: ANN201 - of three kinds
+def shown(pods: int) -> Iterator[tuple[float, bytes, bool]]:
     """Yield each event: time, JSON, and whether it is the pod's last."""
     for number in range(pods):
         start = float(number * HOUR // pods)
