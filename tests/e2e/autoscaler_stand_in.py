@@ -61,7 +61,7 @@ class StandIn:
         self._api, self._seconds, self._answer = api, seconds, answer
         self._accepted: dict[str, float] = {}
         self._agents: dict[str, float] = {}
-        """When the agent of a new node reports its GPUs."""
+        """Return when the agent of a new node reports its GPUs."""
 
     async def look(self) -> None:
         _, requests = await self._api.page(REQUESTS)

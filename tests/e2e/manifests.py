@@ -187,7 +187,7 @@ def gpujob(name: str, **spec: Any) -> Manifest:
 
 
 def on_node(manifest: Manifest, node: str) -> Manifest:
-    """The same pod or GPUJob, for one node alone."""
+    """Return the pod or GPUJob for one node alone."""
     spec = manifest["spec"]
     pod = spec if manifest["kind"] == "Pod" else spec["template"]["spec"]
     pod["nodeSelector"] = {"kubernetes.io/hostname": node}

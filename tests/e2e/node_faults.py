@@ -151,7 +151,7 @@ def lingering(system: Kube, nodes: Sequence[str]) -> list[str]:
 
 
 def waiting_because(kube: Kube, text: str) -> str | None:
-    """What a pod of the namespace says that cannot start for this cause; None if none does."""
+    """Return the message of a pod that cannot start for this reason; None if no pod has it."""
     said = (
         status["state"].get("waiting", {}).get("message", "")
         for pod in kube.pods()

@@ -31,16 +31,16 @@ class Stand:
     ids: tuple[str, ...]
 
     def gpunode(self):
-        """What the agent says of the node; nothing while the GPUNode is missing."""
+        """Return the agent's status of the node; nothing while the GPUNode is missing."""
         found = [each for each in self.kube.gpunodes() if each["metadata"]["name"] == self.node]
         return found[0].get("status", {}) if found else {}
 
     def mode(self):
-        """Who hands out the node's GPUs."""
+        """Return which plugin hands out the node's GPUs."""
         return self.gpunode().get("mode", "owned")
 
     def allocatable(self, resource):
-        """What the kubelet says that it hands out of a resource."""
+        """Return the allocatable amount of a resource by the kubelet."""
         return int(self.kube.get("node", self.node)["status"]["allocatable"].get(resource, 0))
 
     def wait_allocatable(self, resource, count):

@@ -133,7 +133,7 @@ def restart_agent(system: Kube) -> None:
 
 
 def status(kube: Kube):
-    """What its GPUNode says."""
+    """Return the status of its GPUNode."""
     found = [each for each in kube.gpunodes() if each["metadata"]["name"] == NAME]
     return found[0].get("status", {}) if found else {}
 

@@ -47,7 +47,7 @@ def all_up(system: Kube) -> None:
 
 
 def settled(items: Iterable[dict[str, Any]]) -> bool:
-    """Whether all is up by these objects of the namespace, of every kind in STATE_OF_PARTS.
+    """Return whether all is up by these objects of the namespace, of every kind in STATE_OF_PARTS.
 
     One call where `all_up` makes a dozen, before each test that is alone.
     """
@@ -74,7 +74,7 @@ def settled(items: Iterable[dict[str, Any]]) -> bool:
 
 
 def _newest(workload: dict[str, Any]) -> bool:
-    """As `kubectl rollout status` judges."""
+    """Return whether a rollout is complete, as `kubectl rollout status` judges."""
     status, meta = workload.get("status", {}), workload["metadata"]
     if status.get("observedGeneration", 0) < meta["generation"]:
         return False
@@ -105,7 +105,7 @@ def peak_mib(system: Kube, pod: str, container: str) -> int:
 
 
 def plan_addresses(system: Kube) -> list[str]:
-    """Where the Service of the plan API leads."""
+    """Return the addresses behind the Service of the plan API."""
     selector = f"--selector=kubernetes.io/service-name={PLAN_SERVICE}"
     return _addresses(
         json.loads(system.insist("get", "endpointslices", selector, "-o", "json"))["items"]
@@ -132,7 +132,7 @@ def pods_of_part(system: Kube, component: str) -> list[dict[str, Any]]:
 
 
 def restarts(system: Kube) -> dict[str, int]:
-    """How often each container of each part was restarted, by pod and container."""
+    """Return how often each container of each part was restarted, by pod and container."""
     return {
         f"{pod['metadata']['name']}/{status['name']}": status["restartCount"]
         for component in ("operator", "scheduler", "agent")
@@ -142,7 +142,7 @@ def restarts(system: Kube) -> dict[str, int]:
 
 
 def lease_holder(system: Kube, name: str) -> str:
-    """Who holds a Lease."""
+    """Return the holder of a Lease."""
     path = "jsonpath={.spec.holderIdentity}"
     return system.kubectl("get", "lease", name, "-o", path).stdout
 
@@ -186,7 +186,7 @@ def ledger_reader(system: Kube) -> Iterator["Ledger"]:
 
 @dataclasses.dataclass(frozen=True)
 class Ledger:
-    """What the leading extender says that it holds."""
+    """Ledger of the leading extender."""
 
     system: Kube
     token: str

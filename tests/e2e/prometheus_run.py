@@ -53,7 +53,7 @@ class Prometheus:
         return [rule for group in groups for rule in group["rules"]]
 
     def up(self) -> dict[str, int]:
-        """How many targets of each job answer."""
+        """Return how many targets of each job answer."""
         counts: dict[str, int] = {}
         for series in self.query("up"):
             job = series["metric"]["job"]

@@ -36,7 +36,7 @@ def layout(system, node, *, cut):
 
 
 def devices_of(system, node):
-    """What the GPUNode lists."""
+    """Return what the GPUNode lists."""
     (found,) = (each for each in system.gpunodes() if each["metadata"]["name"] == node)
     return found["status"]["devices"]
 
@@ -47,7 +47,7 @@ def slices_of(system, node):
 
 
 def allocatable(system, node, profile):
-    """How many slices of a profile the kubelet hands out."""
+    """Return how many slices of a profile the kubelet hands out."""
     found = json.loads(system.kubectl("get", "node", node, "-o", "json").stdout)
     return int(found["status"]["allocatable"].get(f"gpupack.dev/mig-{profile}", "0"))
 

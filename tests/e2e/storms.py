@@ -56,7 +56,7 @@ class Storm:
 
 
 def mixed(judged: Judged, *, jobs: int, servers: int, seed: int) -> Storm:
-    """As many jobs, every other with shares, and the first so many servers."""
+    """Return that many jobs, every second one with shares, and the first so many servers."""
     chance = random.Random(seed)
     gangs = [_gang(judged, f"storm-{index}", index, chance) for index in range(jobs)]
     return Storm(gangs, _servers(judged, chance)[:servers])

@@ -17,7 +17,7 @@ NAME = "tenant"
 
 @dataclasses.dataclass(frozen=True)
 class Tenant:
-    """Who may edit one namespace."""
+    """User that may edit one namespace."""
 
     kube: Kube
     """The administrator in that namespace."""
@@ -32,11 +32,11 @@ class Tenant:
         return self.kube.kubectl(*arguments, f"--as={self.user}", stdin=stdin)
 
     def create(self, manifest: dict[str, Any], *flags: str) -> str:
-        """What is said to the manifest; nothing where it was accepted."""
+        """Return the error of the manifest; nothing if it is accepted."""
         return self.kubectl("create", "-f", "-", *flags, stdin=json.dumps(manifest)).stderr
 
     def try_to_create(self, manifest: dict[str, Any]) -> str:
-        """The same without effect."""
+        """Return the error of a dry run; nothing if the manifest is accepted."""
         return self.create(manifest, "--dry-run=server")
 
 

@@ -49,7 +49,7 @@ def inventory(system, node):
 
 
 def devices(system, node):
-    """Of its GPUNode, which may not be there."""
+    """Return the devices of the GPUNode, which may be missing."""
     there = [each for each in system.gpunodes() if each["metadata"]["name"] == node]
     return there[0].get("status", {}).get("devices", []) if there else []
 

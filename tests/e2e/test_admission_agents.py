@@ -42,7 +42,7 @@ def patch(kube, manifest, *flags):
 
 
 def write_status(kube, name, *flags):
-    """What is said to the status that it has; the agent itself may write in between."""
+    """Return the answer to a write of the present status; the agent may write in between."""
     path = f"/apis/gpupack.dev/v1beta1/gpunodes/{name}/status?dryRun=All"
 
     def judged():

@@ -124,7 +124,7 @@ def gated(resident):
 
 
 def change_pod(tenant, change):
-    """What is said to a change of the pod, tried without effect."""
+    """Return the answer to a dry run of a change of the pod."""
     flags = ("--dry-run=server", "--type=json", "--patch", json.dumps(change))
     return tenant.kubectl("patch", "pod", "idle", *flags).stderr
 

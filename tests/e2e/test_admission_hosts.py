@@ -209,7 +209,7 @@ def may_debug(tenant):
 
 
 def join(debugger, container):
-    """What is said to an ephemeral container of the pod; nothing where it was accepted."""
+    """Return the error of an ephemeral container of the pod; nothing if it is accepted."""
     change = {"spec": {"ephemeralContainers": [PLAIN | container | {"name": "late"}]}}
     flags = ("--subresource=ephemeralcontainers", "--type=strategic", "--patch", json.dumps(change))
     return debugger.kubectl("patch", "pod", "idle", *flags).stderr

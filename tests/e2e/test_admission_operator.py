@@ -226,12 +226,12 @@ def test_of_a_gpunodes_status_the_operator_writes_what_was_measured_alone(system
 
 
 def apply_as_operator(system, node, change, *more):
-    """What is said to a patch of the operator's."""
+    """Return the answer to a patch by the operator."""
     return apply_as(AS_OPERATOR, system, node, change, *more)
 
 
 def apply_as(account, system, node, change, *more):
-    """What is said to a patch; by server-side apply, since the others read the object first."""
+    """Return the answer to a server-side apply, since other patches read the object first."""
     metadata = {"name": node, **change.get("metadata", {})}
     kind = {"apiVersion": "gpupack.dev/v1beta1", "kind": "GPUNode"}
     flags = (

@@ -84,7 +84,7 @@ def test_a_valid_gpu_request_is_admitted(tenant, containers, spec):
 
 @pytest.mark.parametrize(("containers", "spec"), NOT_OURS.values(), ids=NOT_OURS)
 def test_a_pod_that_requests_nothing_of_gpupacks_is_taken(tenant, containers, spec):
-    """With a warning at most, where no node offers the other plugin's GPUs."""
+    """A warning is allowed, where no node offers the other plugin's GPUs."""
     said = try_pod(tenant, *containers, **spec).splitlines()
     assert [line for line in said if not line.startswith("Warning: ")] == []
 

@@ -13,7 +13,7 @@ from harness import ROOT, STATE, SYSTEM_NAMESPACE
 
 @pytest.fixture(scope="module")
 def upgrade(system):
-    """What `helm upgrade` would apply now, as objects by kind and name."""
+    """Return what `helm upgrade` would apply now, as objects by kind and name."""
     command = [str(STATE / "bin/helm"), "upgrade", "gpupack", str(ROOT / "charts/gpupack")]
     command += ["--namespace", SYSTEM_NAMESPACE, "--kubeconfig", str(system.kubeconfig)]
     command += ["--reuse-values", "--dry-run=server", "--output=yaml"]

@@ -22,7 +22,7 @@ CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
 
 def environ(kubeconfig, **more):
-    """Of a user with kubectl and the command on PATH."""
+    """Return the environment of a user with kubectl and the command on PATH."""
     path = f"{SCRIPTS}:{STATE / 'bin'}:{os.environ['PATH']}"
     return {"HOME": "/nonexistent", "PATH": path, "KUBECONFIG": str(kubeconfig), **more}
 

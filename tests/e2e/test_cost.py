@@ -55,7 +55,7 @@ def costs(api, token, **query):
 
 
 def rows(api, token, kube, run):
-    """Of this run: costs of others with the same namespace's name are kept for as long."""
+    """Return the rows of this run: costs of earlier namespaces of this name are kept, too."""
     found = costs(api, token, group_by="job", namespace=kube.namespace).json()["rows"]
     return {row["job"]: row for row in found if row["job"].endswith(run)}
 

@@ -42,7 +42,7 @@ def load_of(url, *, seconds):
 
 
 def shares(pods):
-    """What each pod holds, as percent and MiB."""
+    """Return what each pod holds, as percent and MiB."""
     held = [json.loads(pod["metadata"]["annotations"][DEVICES_ANNOTATION]) for pod in pods]
     return [(device["percent"], device["memoryMiB"]) for (device,) in held]
 

@@ -46,7 +46,7 @@ def ends(kube):
 
 
 def listed(kube):
-    """What the workers have written into the memory of the first, while they run."""
+    """Return what the workers have written into the memory of the first, while they run."""
     pod = kube.pods("gang")[0]["metadata"]["name"]
     return kube.kubectl("exec", pod, "--", "ls", "/dev/shm").stdout.split()
 

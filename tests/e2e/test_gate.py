@@ -19,7 +19,7 @@ def gates(pod):
 
 
 def said(kube, name):
-    """What the pod says of why it waits."""
+    """Return the pod's message about why it waits."""
     return wait_for(
         lambda: why_it_waits(kube.pod(name)), seconds=30, what=f"{name} says why it waits"
     )

@@ -60,7 +60,7 @@ def found(kube, node):
 
 
 def graded(kube, node, index):
-    """Of one GPU: health and rules, and since when it is so."""
+    """Return the health of one GPU, the rules that applied, and since when."""
     (device,) = (each for each in found(kube, node)["status"]["devices"] if each["index"] == index)
     return device["health"], device.get("causes", []), device.get("since")
 
@@ -160,7 +160,7 @@ def test_a_pod_on_a_failed_gpu_gets_a_condition_and_is_evicted_if_its_cohort_say
 
 
 def failed_condition(kube, name):
-    """What its condition says; empty: there is none."""
+    """Return the message of its condition; empty if there is none."""
     return pod_condition(kube.pod(name), "gpupack.dev/GpuFailed").get("status", "")
 
 

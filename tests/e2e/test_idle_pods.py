@@ -61,7 +61,7 @@ def budget(app):
 
 
 def idle_since(kube, pod):
-    """As GPUNode has it; None: it does not say so."""
+    """Return since when the pod is idle; None if the GPUNode does not say so."""
     node = kube.get("gpunode", pod["spec"]["nodeName"])
     held = pod["metadata"]["annotations"]["gpupack.dev/devices"]
     (found,) = [each for each in node["status"]["devices"] if each["uuid"] in held]

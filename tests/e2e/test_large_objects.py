@@ -41,7 +41,7 @@ def pod(node):
 
 
 def large_gpujob():
-    """As many letters as a template may have, near enough: 1.3 MB in JSON."""
+    """Return a GPUJob with about the largest template that is allowed: 1.3 MB in JSON."""
     words = ["<" * 30_000] * (TEMPLATE_LETTERS // 30_000)
     template = {"spec": {"containers": [{"name": "worker", "image": JUDGE_IMAGE, "args": words}]}}
     return json.dumps(gpujob("large", template=template, suspend=True))

@@ -111,7 +111,7 @@ def launched(cluster):
 
 @pytest.fixture(scope="module")
 def report():
-    """What was found, by case; written at the end where a file is named."""
+    """Return the findings by case; they are written at the end if a file is named."""
     found = {}
     yield found
     if REPORT:

@@ -22,14 +22,14 @@ def node(idle, cluster, system):
 
 
 def maintain(kube, node, *entries):
-    """What kubectl says of it; nothing where it was accepted."""
+    """Return kubectl's error; nothing if the entries are accepted."""
     patch = json.dumps({"spec": {"maintenance": list(entries) or None}})
     done = kube.kubectl("patch", "gpunode", node, "--type=merge", f"--patch={patch}")
     return done.stderr
 
 
 def refused(kube, *entries):
-    """What kubectl says of it; nothing changes, even where it is accepted."""
+    """Return kubectl's error of a dry run."""
     patch = json.dumps({"spec": {"maintenance": entries}})
     flags = ("--type=merge", "--dry-run=server", f"--patch={patch}")
     return kube.kubectl("patch", "gpunode", kube.nodes()[0], *flags).stderr

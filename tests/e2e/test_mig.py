@@ -62,7 +62,7 @@ def test_jobs_and_pods_get_slices_of_their_profile_and_others_get_the_reason(kub
 
 
 def layout_of(system, node, gpu):
-    """What the GPUNode says of the GPU's layout."""
+    """Return the layout of the GPU in the GPUNode."""
     (found,) = (each for each in system.gpunodes() if each["metadata"]["name"] == node)
     (said,) = (each for each in found["status"]["migGpus"] if each["gpu"] == gpu)
     return said

@@ -61,7 +61,7 @@ def test_every_part_is_scraped(asked, system):
 
 
 def test_no_query_of_the_dashboard_is_empty_while_jobs_run(asked, busy):
-    """Of those about a driver's figures tests/unit/agent/test_agent.py asks the same."""
+    """tests/unit/agent/test_agent.py checks the queries about a driver's figures."""
     left, end = queries(of_a_driver=False), time.monotonic() + 60
     while left and time.monotonic() < end:
         left = empty(asked, left)

@@ -33,7 +33,7 @@ def nodes_of(kube):
 
 
 def waits(kube, name):
-    """Whether the pod is there and has no node, be it behind the queue's gate or not."""
+    """Return whether the pod is there and has no node, be it behind the queue's gate or not."""
     condition = pod_condition(kube.pod(name), "PodScheduled")
     return condition.get("status") == "False"
 

@@ -49,7 +49,7 @@ def helm(kubeconfig, *arguments):
 
 
 def rendered(system, values, *more):
-    """What a tool that knows the cluster's version and nothing else of it renders."""
+    """Return what a tool that knows the cluster's version and nothing else of it renders."""
     version = json.loads(system.insist("version", "--output=json"))["serverVersion"]["gitVersion"]
     command = [str(STATE / "bin/helm"), "template", "gpupack", CHART, f"--namespace={ELSEWHERE}"]
     command += [f"--values={values}", f"--kube-version={version}", *more]
@@ -156,7 +156,7 @@ class User:
         return self.run("from gpupack_cli.main import main; main()", *arguments)
 
     def broken(self, *options):
-        """What doctor says is broken of the release, and what of it could not be looked at."""
+        """Return the checks of doctor that failed, and those that could not run."""
         done = self.gpupack("doctor", "--output=json", *options)
         assert done.stdout, done.stderr
         findings = json.loads(done.stdout)["findings"]

@@ -126,7 +126,7 @@ def test_kueue_1974_no_extra_victim_is_preempted_for_a_tenant_that_borrows(world
 
 
 def test_kueue_10131_the_victims_are_always_those_with_the_least_loss(world, job):
-    """Who went for the first job comes back when it is gone, and goes again for the second."""
+    """The victim of the first job runs again after it, and is the victim of the second one."""
     world.promise(owner=4, red=0, blue=0)
     world.runs("red", job("old1", 4), "n1")
     world.runs("blue", job("old2", 4), "n2")

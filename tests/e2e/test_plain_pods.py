@@ -31,7 +31,7 @@ def pod_names(pods):
 
 
 def why(kube, app):
-    """What the pod that has no node yet says of it."""
+    """Return the message of the pod that has no node yet."""
     return wait_for(
         lambda: next(filter(None, map(why_it_waits, kube.pods_of_app(app))), None),
         seconds=60,

@@ -92,7 +92,7 @@ def waits_for_cpu(kube, name):
 
 
 def requests(job):
-    """What each container of the planned pod requests, by name."""
+    """Return what each container of the planned pod requests, by name."""
     spec = job["status"]["plannedPod"]["spec"]
     containers = (*spec["containers"], *spec.get("initContainers", ()))
     return {each["name"]: each.get("resources", {}).get("requests", {}) for each in containers}

@@ -25,7 +25,7 @@ def restricted(kube):
 
 
 def refused(kube):
-    """Whether a pod that is not as it should be is refused."""
+    """Return whether a pod that violates the policy is refused."""
     flags = ("--image=any", "--restart=Never", "--dry-run=server")
     return "violates PodSecurity" in kube.kubectl("run", "any", *flags).stderr
 

@@ -64,7 +64,7 @@ def test_a_class_that_is_missing_or_evicts_others_is_refused_by_name(kube, judge
 
 
 def tried(tenant, name):
-    """What is said to a pod with GPUs and this class, once the API server knows of the class."""
+    """Return the answer to a pod with GPUs and this class, once the API server has the class."""
 
     def look():
         answer = try_pod(tenant, asking(), priorityClassName=name)

@@ -32,7 +32,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def environ(kube, tmp_path):
-    """Of a program outside the cluster, with a kubeconfig and the token of a service account."""
+    """Return the environment of a program outside the cluster, with a service account's token."""
     with viewer(kube, "gpupack-edit") as token:
         yield {
             "PATH": f"{STATE / 'bin'}:{os.environ['PATH']}",

@@ -57,7 +57,7 @@ def of(workers, **spec):
 
 
 def printed(kube):
-    """What each worker printed, in the order of their indices."""
+    """Return what each worker printed, in the order of their indices."""
     pods = sorted(kube.pods("ranks"), key=lambda pod: pod["metadata"]["name"])
     workers = [
         (pod["metadata"]["name"], container["name"])

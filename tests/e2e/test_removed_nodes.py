@@ -72,7 +72,7 @@ def owned_by_its_node(system, name):
 
 
 def rejection(system, name):
-    """What the GPUNode says of why its node gets no work: status and message."""
+    """Return status and message of the GPUNode's condition about why the node gets no work."""
     found = condition(read(system, "gpunode", name), "InventoryRejected")
     return found.get("status"), found.get("message", "")
 

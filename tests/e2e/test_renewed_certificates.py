@@ -38,7 +38,7 @@ def secret(system, name):
 
 
 def signed(folder, host):
-    """What a Secret holds of a new certificate of a new CA."""
+    """Return what a Secret holds of a new certificate of a new CA."""
     authority = ClientCa(f"{host} CA", lasts=dt.timedelta(days=365))
     how = {"lasts": dt.timedelta(days=90), "usage": ExtendedKeyUsageOID.SERVER_AUTH}
     certificate, key = authority.written(folder, host, dns=[host, "localhost"], **how)

@@ -290,7 +290,7 @@ def test_the_operator_ends_no_other_pod_and_changes_nothing_else(kube):
     kube.submit(pod())
 
     def refused(change):
-        """What the API server answers to the operator; a server-side apply reads nothing first."""
+        """Return the answer to the operator; a server-side apply reads nothing first."""
         meta = {"name": "idle", "namespace": kube.namespace} | change.get("metadata", {})
         body = {"apiVersion": "v1", "kind": "Pod", **change, "metadata": meta}
         flags = ("--server-side", "--field-manager=operator", "--dry-run=server", AS_OPERATOR)

@@ -38,7 +38,7 @@ def inventory():
 
 
 def ask(fields):
-    """What nvidia-smi says of each GPU."""
+    """Return the fields of each GPU by nvidia-smi."""
     command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return [tuple(line.split(", ")) for line in lines.splitlines()]

@@ -53,7 +53,7 @@ def gpus():
 
 @pytest.fixture
 def environ(tmp_path):
-    """Of users' processes: a ledger of this test's own, and this machine's GPUs."""
+    """Return the environment of users' processes: a new ledger, and this machine's GPUs."""
     ours = {"GPUPACK_HOST_FOLDER": str(tmp_path / "ledger"), "GPUPACK_BACKEND": "this-machine"}
     return {**os.environ, **NO_MULTICAST, **ours}
 
@@ -105,7 +105,7 @@ def holding(environ, tmp_path):
 
 
 def reported(process):
-    """What it holds; it must be holding something."""
+    """Return what the process holds, which must be something."""
     line = process.stdout.readline()
     assert line, process.stderr.read()
     answer = json.loads(line)

@@ -85,7 +85,7 @@ class Accounts:
             store.replace(list(self.there[kind].values()))
 
     def kill(self):
-        """As SIGKILL: nothing is written any more."""
+        """Stop as after SIGKILL: nothing more is written."""
         self.store.close()
 
     def restart(self, *, lose_file=False):

@@ -28,7 +28,7 @@ def assert_alike(found, expected, *, absolute=0.0):
 
 
 def assert_same_picture(found, expected):
-    """Of two SVG files. Identities count by their order: matplotlib hashes coordinates for them."""
+    """Compare two SVG files, with IDs by their order: matplotlib hashes coordinates for them."""
     assert_alike(_numbered(found), _numbered(expected), absolute=SVG_COORDINATE)
 
 
@@ -64,6 +64,6 @@ def _last_place(number):
 
 
 def _numbered(svg):
-    """With every identity, and what refers to it, replaced by its number."""
+    """Replace every ID, and each reference to it, by its number."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys(IDENTITY.findall(svg)))}
     return PLACE.sub(lambda place: f"i{numbers.get(place[0], place[0])}", svg)

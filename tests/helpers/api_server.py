@@ -28,10 +28,10 @@ class ApiServer:
         self.users = {"operator-token": ("operator", ["gpupack-extender"])}
         self.allowed = {"operator"}
         self.keys = None
-        """What it publishes of its signing keys; None: nothing."""
+        """Signing keys that it publishes; None: nothing."""
         self.key_reads = 0
         self.client_ca = None
-        """Of its clients (PEM), as it publishes it; None: it publishes nothing."""
+        """CA of its clients (PEM) that it publishes; None: it publishes nothing."""
         self.config_maps_fail = False
         self.config_map_reads = 0
 

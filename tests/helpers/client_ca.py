@@ -44,7 +44,7 @@ class ClientCa:
         return builder.sign(self.key, hashes.SHA256()), key
 
     def written(self, folder, name, *groups, **how):
-        """The same in files below the folder, tls.crt and tls.key."""
+        """Write a certificate and its key to tls.crt and tls.key below the folder."""
         certificate, key = self.signed(name, *groups, **how)
         form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         folder.mkdir(exist_ok=True, parents=True)

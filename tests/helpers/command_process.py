@@ -19,7 +19,7 @@ SECONDS = 120
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended, and what it wrote."""
+    """Exit status and output of a process."""
 
     status: int
     out: str
@@ -31,7 +31,7 @@ class Ended:
 
 
 def environment(**more):
-    """Of nothing but what it takes to start; the packages are those of the checkout."""
+    """Return the smallest environment that starts it; the packages are those of the checkout."""
     bare = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "TERM": "xterm"}
     return bare | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | more
 

@@ -113,7 +113,7 @@ class World:
         return self.plan(plan_request(name, **asked))
 
     def decide(self):
-        """As the runner does after a change, until nothing more is due."""
+        """Decide as the runner does after a change, until nothing more is due."""
         while self.admissions.decide():
             pass
 
@@ -143,7 +143,7 @@ class World:
         self.shows(name, left, namespace)
 
     def settle(self, name, outcome):
-        """What a read says of a job's plan that no watch has shown."""
+        """Return the answer of a read about a job's plan that no watch has shown."""
         self.ledger.settle_plan(self.ledger.plan_of(self.attempt(name)), outcome)
 
     def attempt(self, name, number=1, *, namespace="team"):
@@ -198,7 +198,7 @@ class World:
         return self.filter_call(called(asking), nodes=nodes)
 
     def try_filter(self, asking):
-        """What filter's error says; empty: it answered."""
+        """Return the error of filter; empty if it answered."""
         try:
             self.filter(asking)
         except NotReady as error:
@@ -206,7 +206,7 @@ class World:
         return ""
 
     def filter_call(self, call, *, nodes=("a", "b")):
-        """As kube-scheduler sends the pod."""
+        """Return the call with the pod as kube-scheduler sends it."""
         return self.filter_pod(pod_request.of_call(call, self.observed), list(nodes))
 
     def prioritize(self, asking, *, nodes=("a", "b")):
@@ -485,7 +485,7 @@ def moment(seconds):
 
 
 def places(plan):
-    """Where a plan puts each worker, in their order."""
+    """Return the place of each worker of a plan, in their order."""
     return by_worker(plan.placement)
 
 

@@ -69,7 +69,7 @@ class ApiServer:
 
     @property
     def watches(self):
-        """How many watches have begun."""
+        """Return how many watches have begun."""
         return len(self._watchers)
 
     def remove_pod(self, body):
@@ -199,13 +199,13 @@ REVIEWS = {"tokenreviews": _token_status, "subjectaccessreviews": _access_status
 
 
 def _is_object(path):
-    """Whether a path names an object, and not all objects of a kind."""
+    """Return whether a path names an object, and not all objects of a kind."""
     words = _words(path)
     return len(words) % 2 == 0
 
 
 def _is_in(name, collection):
-    """Whether an object is in a collection, which may be that of all namespaces."""
+    """Return whether an object is in a collection, which may be that of all namespaces."""
     parent = name.rpartition("/")[0]
     if "/namespaces/" in parent and "/namespaces/" not in collection:
         prefix, _, rest = parent.partition("/namespaces/")
@@ -214,7 +214,7 @@ def _is_in(name, collection):
 
 
 def _words(path):
-    """What follows the group and its version."""
+    """Return what follows the group and its version."""
     parts = path.strip("/").split("/")
     return parts[2 if parts[0] == "api" else 3 :]
 

@@ -18,7 +18,7 @@ class Kubelet(plugin_service.RegistrationServicer, resources_service.PodResource
         self.folder = folder
         self.registrations = []
         self.tokens = {}
-        """By pod: a list, which is its worker's, or a dictionary by container."""
+        """Devices by pod: a list, which is its worker's, or a dictionary by container."""
         self.resource = names.GPU
         """The resource that pods request; `resources` overrides it by pod."""
         self.resources = {}

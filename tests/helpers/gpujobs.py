@@ -7,7 +7,7 @@ from gpupack_operator.cache import ReadableGpuJob
 
 
 def read_gpujob(body):
-    """What the operator's index has of a GPUJob.
+    """Return what the operator's index has of a GPUJob.
 
     Raises:
         msgspec.ValidationError: it does not follow the CRD's schema.

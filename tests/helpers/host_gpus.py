@@ -23,7 +23,7 @@ holder alive."""
 
 
 def manager(folder, gpus=GPUS, **settings):
-    """Of this machine with simulated GPUs."""
+    """Return a manager of this machine with simulated GPUs."""
     here = ThisMachineConfig(folder=str(folder), simulated_gpus=gpus)
     config = GpuConfig(this_machine=here, backend="this-machine", **settings)
     with warnings.catch_warnings():
@@ -69,7 +69,7 @@ class Holder:
 
     @property
     def granted(self):
-        """What it holds; AssertionError has the reason of one that was refused."""
+        """Return what it holds; AssertionError has the reason of one that was refused."""
         if self.held is None:
             raise AssertionError(self.refused)
         return self.held
@@ -80,7 +80,7 @@ class Holder:
         self._close()
 
     def end(self):
-        """By itself: it gives back what it holds."""
+        """End the process, which gives back what it holds."""
         self._close()
         os.waitpid(self.pid, 0)
 
@@ -90,7 +90,7 @@ class Holder:
 
 
 def in_child(work):
-    """What a forked child answers: text of whatever `work` returns."""
+    """Return what a forked child answers: text of whatever `work` returns."""
     says, answer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -103,7 +103,7 @@ def in_child(work):
 
 
 def _run(work, *arguments):
-    """In a child: whatever happens, nothing of pytest's runs here."""
+    """Run in a child: whatever happens, nothing of pytest runs here."""
     status = 1
     try:
         work(*arguments)

@@ -79,7 +79,7 @@ class HostServer:
         return httpx.get(self.url + path, timeout=PATIENCE_SECONDS, **given)
 
     def is_healthy(self):
-        """Whether the command says so, which itself waits for an answer for five seconds."""
+        """Return whether the command succeeds, which waits for an answer for five seconds."""
         return any(self.command("health").returncode == 0 for _ in range(20))
 
     def command(self, name):

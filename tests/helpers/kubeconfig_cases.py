@@ -84,7 +84,7 @@ def coded(text):
 
 
 def issues(version=V1, *, seconds=3600, **status):
-    """What a command writes."""
+    """Return what a command writes."""
     until = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=seconds)
     status = {"expirationTimestamp": until.strftime("%Y-%m-%dT%H:%M:%SZ")} | status
     return json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})

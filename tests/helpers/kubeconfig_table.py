@@ -34,7 +34,7 @@ SECONDS = 60
 
 @dataclass
 class Seen:
-    """What a program did: requests that came, proxies, what the command got, or its message."""
+    """Actions of a program: its requests, its proxies, the command's input, or its message."""
 
     requests: list
     proxied: list
@@ -47,7 +47,7 @@ class Seen:
         return bool(self.requests)
 
     def compared(self, *, compression):
-        """What has to be the same; a message is each program's own."""
+        """Return what both programs must have in common: their messages differ."""
         ignored = set() if compression else {"accept-encoding"}
         asked = [{k: v for k, v in each.items() if k not in ignored} for each in self.requests]
         return asked, self.proxied if self.sent else [], self.command if self.sent else []
@@ -113,7 +113,7 @@ class Bench:
         return self._run(case, None)
 
     def _run(self, case, command):
-        """By a process; None: by the one that makes processes of ours."""
+        """Run a command in a process; None: in the process that starts ours."""
         self.numbered += 1
         folder = self.folder / f"case-{self.numbered}"
         _write(folder, case.files)
@@ -196,7 +196,7 @@ def _unknown_once():
 
 
 def _command_saw(folder):
-    """How it was run, each time; a variable of JSON is compared by what it says."""
+    """Return arguments and environment of each run; JSON is compared by its content."""
     info, saw = folder / "plugin.info", folder / "plugin.saw"
     if not saw.exists():
         return []
@@ -211,7 +211,7 @@ def _readable(line):
 
 
 def can_be_a_pod():
-    """Whether a folder of this machine can be given another content for one process."""
+    """Return whether a folder of this machine can be given another content for one process."""
     unshare = shutil.which("unshare")
     tried = unshare and subprocess.run(
         [unshare, "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/var/run"],
@@ -274,7 +274,7 @@ def row(case, theirs, ours):
 
 
 def _shown(seen):
-    """What marks a request; numbers of ports and coded texts change with each run."""
+    """Return what identifies a request; ports and encoded texts change with each run."""
     if not seen.sent:
         return "no request"
     last = seen.requests[-1]

@@ -104,7 +104,7 @@ class Recorder:
 
 
 def encoded(value):
-    """As JSON has it."""
+    """Return a value in the form of JSON."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if value is None or isinstance(value, str | int | float):
@@ -115,7 +115,7 @@ def encoded(value):
 
 
 def _fields(value):
-    """Of a union the member that counts, of metrics those that were asked for."""
+    """Return the member of a union that counts, and those metrics that were requested."""
     if isinstance(value, pynvml.c_nvmlFieldValue_t):
         member = VALUE_MEMBERS[value.valueType]
         field = {name: getattr(value, name) for name in ("fieldId", "valueType", "nvmlReturn")}
@@ -135,7 +135,7 @@ def _fields(value):
 
 
 def written(recordings):
-    """As a file holds them, a call a line, without what identifies the host."""
+    """Return the lines of a file, one for each call, without what identifies the host."""
     found = {}
     for calls in recordings.values():
         for key in calls:

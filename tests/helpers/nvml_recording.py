@@ -24,7 +24,7 @@ METRICS = ("metricId", "nvmlReturn", "value")
 
 
 def uuid_of(index):
-    """Of a GPU of a recording."""
+    """Return the UUID of a GPU of a recording."""
     return f"GPU-00000000-0000-0000-0000-{index:012d}"
 
 
@@ -32,7 +32,7 @@ UUID = uuid_of(0)
 
 
 def key_of(name, arguments):
-    """By which a recording has a call."""
+    """Return the key of a call in a recording."""
     return f"{name}{json.dumps(list(arguments), default=str)}"
 
 
@@ -47,7 +47,7 @@ class SamplesOwners:
         self._owners[address(sample)] = gpu
 
     def owner(self, asked):
-        """Of a question about two samples; None where it is something else."""
+        """Return the owner of a call about two samples; None for any other call."""
         if not isinstance(asked, pynvml.c_nvmlGpmMetricsGet_t):
             return None
         return self._owners[address(asked.sample2)]
@@ -59,7 +59,7 @@ def address(pointer):
 
 
 def decoded(value):
-    """As pynvml gives it, but for bytes, which are text."""
+    """Return a value as pynvml returns it, with text instead of bytes."""
     if isinstance(value, list):
         return [decoded(each) for each in value]
     if isinstance(value, dict) and "struct" in value:
@@ -69,7 +69,7 @@ def decoded(value):
 
 
 class Handle(str):
-    """Of a recorded GPU."""
+    """Handle of a recorded GPU."""
 
     __slots__ = ()
 

@@ -23,7 +23,7 @@ async def call(context):
 
 
 def called(context):
-    """What went wrong; empty: nothing."""
+    """Return what went wrong; empty: nothing."""
     try:
         asyncio.run(call(context or None))
     except (KubeError, SettingsInvalid) as error:

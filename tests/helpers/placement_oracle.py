@@ -29,7 +29,7 @@ def choices(cluster, request, here):
 
 
 def needed(cluster, request, here):
-    """With what is held of the same resources there already."""
+    """Return the request plus what is already held of the same resources."""
     held = Counter()
     for holder in cluster.holders_on(here.name):
         held.update(dict(cluster.placement_of(holder).extended))
@@ -89,7 +89,7 @@ def clique_of(here, device):
 
 
 def greedy_fits(cluster, asked, policies):
-    """Whether placing the workers one by one by one of these policies succeeds."""
+    """Return whether placing the workers one by one by one of these policies succeeds."""
     return any(_greedy(cluster.fork(), asked, policy) for policy in policies)
 
 
@@ -117,7 +117,7 @@ def _open_to(cluster, asked, used):
 
 
 def best_cost(columns, gpus, cliques, numa):
-    """What devices.py promises of whole GPUs, over every set: the smaller the better."""
+    """Return what devices.py promises of whole GPUs, over every set: the smaller the better."""
     return min(cost_of(chosen, columns, cliques, numa) for chosen in combinations(columns, gpus))
 
 

@@ -33,7 +33,7 @@ class State:
 
 
 def state(cluster, name, request=None):
-    """For a request that takes anything of GPUs: of those that are asked for by its name."""
+    """Return the state of the GPUs that a request may take."""
     a, row, free = cluster.arrays, cluster.row(name), cluster.free_devices(name)
     devices = sorted(cluster.node(name).devices, key=lambda d: d.index)
     gpus = [

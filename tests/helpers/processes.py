@@ -9,12 +9,12 @@ import time
 
 
 def environment(**more):
-    """Of a process that finds our packages where this one finds them, installed or not."""
+    """Return the environment of a process that finds our packages where this one does."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
 
 
 def run_process(command, *, cwd=None, timeout=60, **more):
-    """To its end; `more`: variables of its environment."""
+    """Run a command to its end; `more`: variables of its environment."""
     return subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -27,7 +27,7 @@ def run_process(command, *, cwd=None, timeout=60, **more):
 
 
 def is_alive(pid):
-    """Whether it runs: one that has ended and was not asked for its status does not."""
+    """Return whether a process runs: one that has ended and was not waited for does not."""
     try:
         state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -36,7 +36,7 @@ def is_alive(pid):
 
 
 def ends(pid, seconds=30.0):
-    """Whether it runs no longer, or not after so long: a signal takes a moment to be heard."""
+    """Return whether the process ends within so many seconds: a signal takes a moment."""
     until = time.monotonic() + seconds
     while is_alive(pid):
         if time.monotonic() > until:

@@ -107,7 +107,7 @@ class Proxy(socketserver.ThreadingTCPServer):
         return self.server_address[1]
 
     def handle_error(self, request, client_address):
-        """As above."""
+        """Write nothing: see above."""
 
 
 class _ProxyHandler(socketserver.StreamRequestHandler):

@@ -38,7 +38,7 @@ def budget(app, *, available):
 
 
 class Timeline:
-    """When each state was first seen, in seconds since the drain began."""
+    """The time at which each state was first seen, in seconds since the drain began."""
 
     def __init__(self):
         self.began = time.time()

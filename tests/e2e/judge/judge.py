@@ -80,7 +80,7 @@ def asked() -> dict | None:
 
 
 def given_otherwise(devices: list[str], share: dict | None) -> str:
-    """What differs between the asked and the given; empty if nothing does."""
+    """Return what differs between request and allocation; empty if nothing does."""
     percent = int(os.environ.get("GPUPACK_DEVICE_PERCENT", "100"))
     if share is None:
         return "" if percent == 100 else f"asked for whole GPUs, given {percent} %"

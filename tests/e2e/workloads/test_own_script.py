@@ -24,7 +24,7 @@ def volume(kube):
 
 
 def metrics(kube):
-    """What each worker says of the training that it was part of."""
+    """Return each worker's metrics of the training."""
     job = kube.wait_phase(NAME, "Succeeded", "Failed", seconds=RUN_SECONDS)
     assert job["status"]["phase"] == "Succeeded", [json.dumps(job["status"]), *logs(kube, NAME)]
     assert all(result["verified"] for result in job["status"]["results"])

@@ -13,7 +13,7 @@ IMAGE_SECONDS = 900
 
 
 def metrics(kube, name):
-    """What each worker says of the training, once it has succeeded."""
+    """Return each worker's metrics of the training, once it has succeeded."""
     job = kube.wait_phase(name, "Succeeded", "Failed", seconds=RUN_SECONDS)
     assert job["status"]["phase"] == "Succeeded", [json.dumps(job["status"]), *logs(kube, name)]
     results = job["status"]["results"]
