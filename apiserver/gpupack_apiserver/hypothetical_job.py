@@ -21,6 +21,7 @@ from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.ledger.workers import AttemptKey
 from gpupack_scheduler.queueing.request import GangRequest
 from gpupack_scheduler.requests import gang_request
+from gpupack_scheduler.requests.gang_request import WorkerPod
 from gpupack_scheduler.requests.node_rules import MAX_BYTES
 
 
@@ -117,7 +118,8 @@ def build_request(
     if len(bytes(job.pod_spec)) > MAX_BYTES:
         return NotQueued("InvalidTemplate", f"spec.template has more than {MAX_BYTES} bytes")
     try:
-        gang = gang_request.gang(spec, job.pod_spec, observed, namespace=namespace)
+        pod = WorkerPod.read(job.pod_spec)
+        gang = gang_request.gang(spec, pod, observed, namespace=namespace)
     except RequestInvalid as error:
         return NotQueued("InvalidTemplate", str(error), permanent=True)
     return GangRequest(

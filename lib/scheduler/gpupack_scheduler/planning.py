@@ -25,6 +25,7 @@ from gpupack_scheduler.ledger.workers import AttemptKey
 from gpupack_scheduler.queueing.admissions import Admissions
 from gpupack_scheduler.queueing.request import GangRequest
 from gpupack_scheduler.requests import gang_request
+from gpupack_scheduler.requests.gang_request import WorkerPod
 
 UNBOUNDED_GPUS: Final = 1e9
 """Threshold above which a quota counts as unlimited: its number is not exactly infinite."""
@@ -91,14 +92,10 @@ class Plan:
         return PlanRefusal(reason="PlacesTaken", message=message, queued=False)
 
     def _ask(self, call: PlanRequest) -> GangRequest:
+        pod, observed = WorkerPod.read(call.pod_spec), self.decisions.observed_resources
         return GangRequest(
             attempt=_attempt(call),
-            gang=gang_request.gang(
-                call.spec,
-                call.pod_spec,
-                self.decisions.observed_resources,
-                namespace=call.namespace,
-            ),
+            gang=gang_request.gang(call.spec, pod, observed, namespace=call.namespace),
             policy=call.spec.policy,
             priority=call.priority,
             submitted=_moment(call.submitted_at) if call.submitted_at else self.admissions.now(),
@@ -109,7 +106,7 @@ class Plan:
             movable=call.spec.movable,
             extra=call.spec.extra,
             held_since=_moment(call.held_since) if call.held_since else None,
-            grace=gang_request.grace(call.pod_spec),
+            grace=pod.grace,
         )
 
     def _stands(self, held: tuple[WorkerClaim, ...], ask: GangRequest) -> bool:

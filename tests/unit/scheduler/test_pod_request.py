@@ -24,6 +24,7 @@ from gpupack_scheduler.ledger.placed_job import PlacedJob
 from gpupack_scheduler.ledger.watched_pod import WatchedPod
 from gpupack_scheduler.queueing.request import waiting_pod
 from gpupack_scheduler.requests import gang_request, pod_request
+from gpupack_scheduler.requests.gang_request import WorkerPod
 from gpupack_scheduler.requests.node_rules import MAX_BYTES, MAX_CONDITIONS, MAX_VALUES
 
 MIB = 1 << 20
@@ -128,8 +129,9 @@ def test_as_many_rules_as_admission_allows_are_read():
 def test_a_gang_is_bound_to_as_many_rules():
     pod_spec = {"containers": [{"name": "worker"}], "affinity": affinity([{}] * 513)}
     raw = msgspec.Raw(msgspec.json.encode(pod_spec))
+    asked = WorkerPod.read(raw)
     with pytest.raises(RequestInvalid, match="have 513 labels, tolerations, terms"):
-        gang_request.gang(plan_request("train").spec, raw, (), namespace="default")
+        gang_request.gang(plan_request("train").spec, asked, (), namespace="default")
 
 
 def decoded(raw, kind):

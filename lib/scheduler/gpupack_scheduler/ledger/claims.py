@@ -6,6 +6,7 @@ import enum
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 import msgspec
 
@@ -25,6 +26,7 @@ from gpupack_scheduler.limits import believed_on_gpu
 from gpupack_scheduler.requests import sharing
 from gpupack_scheduler.requests.gpu_request import MILLI_PER_PERCENT
 from gpupack_scheduler.requests.needs import Needs
+from gpupack_scheduler.requests.pod_request import PodRequest
 
 DeviceTokens = Mapping[str, int]
 
@@ -128,6 +130,23 @@ class PodClaim:
     """Time at which the kubelet accepted the pod, seconds since the epoch."""
     checkpointed: float | None = None
     """Time at which the pod last saved its work, by its annotation, seconds since the epoch."""
+
+    @classmethod
+    def of(cls, ask: PodRequest, allocation: Allocation, state: State, *, since: float) -> Self:
+        """Return the claim of a pod that is not known to have begun."""
+        return cls(
+            uid=ask.uid,
+            namespace=ask.namespace,
+            name=ask.name,
+            allocation=allocation,
+            state=state,
+            worker=ask.worker,
+            since=since,
+            priority=ask.priority,
+            created=ask.created,
+            duration=ask.duration,
+            grace=ask.grace,
+        )
 
     @property
     def placement(self) -> Placement:

@@ -271,16 +271,4 @@ class Ledger:
         self.claims.put_pod(moved)
 
     def _claim(self, ask: PodRequest, allocation: Allocation, state: State) -> PodClaim:
-        return PodClaim(
-            uid=ask.uid,
-            namespace=ask.namespace,
-            name=ask.name,
-            allocation=allocation,
-            state=state,
-            worker=ask.worker,
-            since=self._clock(),
-            priority=ask.priority,
-            created=ask.created,
-            duration=ask.duration,
-            grace=ask.grace,
-        )
+        return PodClaim.of(ask, allocation, state, since=self._clock())

@@ -31,8 +31,7 @@ from gpupack_scheduler.ledger.arrivals import Arrivals
 from gpupack_scheduler.ledger.claim_table import ClaimTable
 from gpupack_scheduler.ledger.claims import Allocation, PodClaim, State
 from gpupack_scheduler.ledger.gated_pod import bounded, is_gated
-from gpupack_scheduler.ledger.workers import worker_of
-from gpupack_scheduler.requests import pod_request, pod_resources, pod_times
+from gpupack_scheduler.requests import pod_request, pod_resources
 from gpupack_scheduler.requests.needs import NO_NEEDS, Needs
 from gpupack_scheduler.requests.pod_request import PodRequest
 
@@ -103,17 +102,16 @@ class Pods:
             else:
                 self._claims.drop_pod(pod.metadata.uid)
             return
-        ask = None
-        if pod_request.requests_gpus(pod.spec, self._observed):
-            ask = pod_request.of_watch(pod, self._observed, max_priority=self._max_priority)
+        ask = pod_request.of_watch(pod, self._observed, max_priority=self._max_priority)
+        if ask.asks_gpus:
             self._arrivals.seen(ask)
         if pod.spec.node_name:
             self._waiting.pop(pod.metadata.uid, None)
             self._seen_at.pop(pod.metadata.uid, None)
             self._leave_gate(pod.metadata.uid)
-            self._see_bound(pod)
+            self._see_bound(pod, ask)
             self._see_notes(pod)
-        elif ask:
+        elif ask.asks_gpus:
             self._waiting[ask.uid] = ask
             self._seen_at.setdefault(ask.uid, self._clock())
             if ask.worker is None:
@@ -211,22 +209,14 @@ class Pods:
             held = dataclasses.replace(claim, state=State.FINISHED, deadline=deadline)
             self._claims.put_pod(held)
 
-    def _see_bound(self, pod: objects.Pod) -> None:
+    def _see_bound(self, pod: objects.Pod, ask: PodRequest) -> None:
         held = self._devices(pod)
-        claim = PodClaim(
-            uid=pod.metadata.uid,
-            namespace=pod.metadata.namespace,
-            name=pod.metadata.name,
-            allocation=Allocation(
-                claims.placement(pod.spec.node_name, held, needs=self._needs(pod)),
-                self._tickets(pod, held),
-            ),
-            state=State.BOUND,
-            worker=worker_of(pod),
-            priority=pod_request.queue_priority(pod.spec, self._max_priority),
-            created=_moment(pod.metadata.creation_timestamp) or 0.0,
-            duration=pod_times.duration_of(pod.spec),
-            grace=pod_times.grace_of(pod.spec),
+        allocation = Allocation(
+            claims.placement(pod.spec.node_name, held, needs=self._needs(pod)),
+            self._tickets(pod, held) if ask.asks_gpus else {},
+        )
+        claim = dataclasses.replace(
+            PodClaim.of(ask, allocation, State.BOUND, since=0.0),
             begun=_moment(pod.status.start_time),
             checkpointed=_moment(checkpointed_at(pod.metadata.annotations)),
             leaves=pod.metadata.deletion_timestamp is not None,
@@ -257,8 +247,6 @@ class Pods:
 
     def _tickets(self, pod: objects.Pod, held: tuple[devices.DeviceShare, ...]) -> dict[str, int]:
         """Return what the kubelet counts for the pod beyond the devices of its annotation."""
-        if not pod_request.requests_gpus(pod.spec, self._observed):
-            return {}
         try:
             counted = pod_resources.device_tokens(pod.spec, self._observed)
         except RequestInvalid as error:

@@ -3,7 +3,7 @@
 
 import dataclasses
 from collections.abc import Collection
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -35,33 +35,49 @@ _SPEC_FIELDS: Final = (
 """Fields of a GPUJob's spec that determine where its workers can run."""
 
 
-def gang(
-    spec: GpuJobSpec, pod_spec: msgspec.Raw, observed: Collection[str], *, namespace: str
-) -> Gang:
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkerPod:
+    """The pod of a worker: its spec, and its rules about nodes."""
+
+    spec: objects.PodSpec
+    rules: NodeRules
+
+    @classmethod
+    def read(cls, spec: msgspec.Raw, rules: msgspec.Raw | None = None) -> Self:
+        """Decode a pod's spec; `rules` has the rules, unless the spec has them itself.
+
+        Raises:
+            RequestInvalid: one of them cannot be read.
+        """
+        try:
+            return cls(
+                msgspec.json.decode(spec, type=objects.PodSpec),
+                msgspec.json.decode(spec if rules is None else rules, type=NodeRules),
+            )
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise RequestInvalid(f"podSpec: {error}") from error
+
+    @property
+    def grace(self) -> float:
+        """Return the seconds that a worker may take to end."""
+        return grace_of(self.spec)
+
+
+def gang(spec: GpuJobSpec, pod: WorkerPod, observed: Collection[str], *, namespace: str) -> Gang:
     """Return the request of all workers that start together.
 
-    `pod_spec` may be unchecked: no API server has validated it.
+    The pod may be unchecked: no API server has validated it.
 
     Raises:
         RequestInvalid: a quantity or a selector in the pod spec is invalid, a requested resource is
             not served, or the pod spec requests GPUs of another resource than the job's.
     """
-    worker, rules = _read(pod_spec)
-    _require_no_others(worker, spec.resource_name, observed)
+    _require_no_others(pod.spec, spec.resource_name, observed)
     try:
-        request = _request(spec, worker, rules, observed, namespace=namespace)
+        request = _request(spec, pod, observed, namespace=namespace)
         return Gang(spec.least, request, _spread(spec))
     except (QuantityInvalid, Invalid, ValueError, ArithmeticError) as error:
         raise RequestInvalid(f"spec cannot be planned: {error}") from error
-
-
-def grace(pod_spec: msgspec.Raw) -> float:
-    """Return the seconds that a worker may take to end.
-
-    Raises:
-        RequestInvalid: the pod spec cannot be read.
-    """
-    return grace_of(_read(pod_spec)[0])
 
 
 def of_placed(job: PlacedJob, observed: Collection[str]) -> Gang | None:
@@ -72,37 +88,22 @@ def of_placed(job: PlacedJob, observed: Collection[str]) -> Gang | None:
     fields = {wire_name(name): getattr(job.spec, name) for name in _SPEC_FIELDS}
     try:
         spec = msgspec.convert({k: v for k, v in fields.items() if v is not None}, GpuJobSpec)
-        worker = msgspec.json.decode(template.spec, type=dict[str, msgspec.Raw])
-        rules = msgspec.json.decode(template.rules, type=dict[str, msgspec.Raw])
-        pod_spec = msgspec.Raw(msgspec.json.encode(worker | rules))
-        return gang(spec, pod_spec, observed, namespace=job.metadata.namespace)
+        pod = WorkerPod.read(template.spec, template.rules)
+        return gang(spec, pod, observed, namespace=job.metadata.namespace)
     except (RequestInvalid, msgspec.MsgspecError, RecursionError):
         return None
 
 
-def _read(pod_spec: msgspec.Raw) -> tuple[objects.PodSpec, NodeRules]:
-    try:
-        return (
-            msgspec.json.decode(pod_spec, type=objects.PodSpec),
-            msgspec.json.decode(pod_spec, type=NodeRules),
-        )
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise RequestInvalid(f"podSpec: {error}") from error
-
-
 def _request(
-    spec: GpuJobSpec,
-    worker: objects.PodSpec,
-    rules: NodeRules,
-    observed: Collection[str],
-    *,
-    namespace: str,
+    spec: GpuJobSpec, pod: WorkerPod, observed: Collection[str], *, namespace: str
 ) -> Request:
     for model in spec.gpu_models:
         require_model(model)
-    selector, tolerations = rules.parse()
+    selector, tolerations = pod.rules.parse()
     ask = gpu_request.of_job(spec, observed, namespace=namespace)
-    of_pod = pod_request.request(worker, ask, observed, selector=selector, tolerations=tolerations)
+    of_pod = pod_request.request(
+        pod.spec, ask, observed, selector=selector, tolerations=tolerations
+    )
     return dataclasses.replace(
         of_pod,
         models=spec.gpu_models,

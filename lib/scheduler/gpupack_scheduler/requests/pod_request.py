@@ -8,6 +8,7 @@ kube-scheduler has already applied the rules.
 
 import dataclasses
 from collections.abc import Collection
+from typing import Final
 
 import msgspec
 
@@ -25,6 +26,17 @@ from gpupack_scheduler.requests.node_rules import RawRules
 from gpupack_scheduler.requests.pod_times import duration_of, grace_of
 
 _EVERY_TAINT = (Toleration(operator=TolerationOperator.EXISTS),)
+
+
+def _wrong_containers(asking: int, early: int) -> str:
+    return (
+        f"{asking} of its containers and sidecars ask for GPUs, and {early} of its plain init "
+        "containers; at least one container or sidecar must, and no plain init container may"
+    )
+
+
+_NO_GPUS: Final = _wrong_containers(0, 0)
+"""Most pods of a cluster request no GPUs, so this text is made once."""
 
 
 class CalledPodSpec(objects.PodSpec, frozen=True):
@@ -52,6 +64,9 @@ class PodRequest:
     """The worker that the pod is; None: a standalone pod."""
     request: Request | None
     """The request; None: it can never be served, and `refusal` is the reason."""
+    asks_gpus: bool
+    """Whether any container names GPUs, validly or not, under a name of gpupack or an observed
+    name."""
     refusal: str = ""
     priority: int = 0
     """Priority in the queue, from `queue_priority`."""
@@ -154,18 +169,20 @@ def _ask(
     observed: Collection[str],
     priority: int,
 ) -> PodRequest:
-    asked, refusal = None, ""
-    try:
-        asked = _request(pod, spec, rules, observed)
-    except (RequestInvalid, QuantityInvalid, Invalid, ValueError, ArithmeticError) as error:
-        refusal = f"pod {pod.metadata.name}: {error}"
+    asked, refusal, asks_gpus = None, _NO_GPUS, requests_gpus(spec, observed)
+    if asks_gpus:
+        try:
+            asked = _request(pod, spec, rules, observed)
+        except (RequestInvalid, QuantityInvalid, Invalid, ValueError, ArithmeticError) as error:
+            refusal = str(error)
     return PodRequest(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         worker=worker_of(pod),
         request=asked,
-        refusal=refusal,
+        asks_gpus=asks_gpus,
+        refusal="" if asked is not None else f"pod {pod.metadata.name}: {refusal}",
         priority=priority,
         created=created.timestamp() if (created := pod.metadata.creation_timestamp) else 0.0,
         duration=duration_of(spec),
@@ -182,11 +199,7 @@ def _request(
     early = [c for c in pod_resources.plain_init(spec) if _asks(c, ())]
     asking = [c for c in pod_resources.long_running(spec) if _asks(c, observed)]
     if early or not asking:
-        raise RequestInvalid(
-            f"{len(asking)} of its containers and sidecars ask for GPUs, and {len(early)} of its "
-            "plain init containers; at least one container or sidecar must, and no plain init "
-            "container may"
-        )
+        raise RequestInvalid(_wrong_containers(len(asking), len(early)))
     meta = pod.metadata
     parts = [
         gpu_request.read(
