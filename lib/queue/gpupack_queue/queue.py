@@ -26,7 +26,8 @@ from gpupack_placement.cluster import Cluster
 from gpupack_placement.errors import NotHeld
 from gpupack_placement.request import Gang
 from gpupack_queue.charge import ModelKey
-from gpupack_queue.cycle import Cycle, Restrictions
+from gpupack_queue.cycle import run_cycle
+from gpupack_queue.cycle_context import Restrictions
 from gpupack_queue.decisions import Admit, Consolidate, Decisions, Preempt
 from gpupack_queue.direct_admission import DirectAdmission
 from gpupack_queue.drain import Drains
@@ -434,7 +435,7 @@ class Queue:
         self._measure(cluster)
         self._pass_time(now)
         only = Restrictions(preempt, max_admissions, excluded)
-        found = Cycle(self._state, cluster, plan, now, only).run()
+        found = run_cycle(self._state, cluster, plan, now, only)
         if not found and not excluded:
             self._state.forget_beneficiaries()
         decided = bool(found) or found.due_at is not None
