@@ -177,8 +177,8 @@ def ledger_reader(system: Kube) -> Iterator["Ledger"]:
         stack.callback(system.kubectl, "delete", "serviceaccount", account)
         stack.callback(system.kubectl, "delete", *binding)
         system.kubectl("create", "serviceaccount", account)
-        who = f"--serviceaccount={system.namespace}:{account}"
-        system.kubectl("create", *binding, "--clusterrole=system:monitoring", who)
+        subject = f"--serviceaccount={system.namespace}:{account}"
+        system.kubectl("create", *binding, "--clusterrole=system:monitoring", subject)
         token = system.kubectl("create", "token", account)
         assert token.returncode == 0, token.stderr
         yield Ledger(system, token.stdout.strip())

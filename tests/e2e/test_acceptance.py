@@ -2,7 +2,7 @@
 """GPUs that are new, or well again, get a burn-in alone before they get other work.
 
 The GPUs are simulated, and what is measured is a CPU; the pods that measure, and all that follows
-from what they say, are not. Of the dev cluster's models one alone is tried.
+from what they say, are not. Of the dev cluster's models, only one is tested.
 """
 
 import json
@@ -26,7 +26,7 @@ def node(idle, cluster):
 
 @pytest.fixture
 def inventory(system, node):
-    """Sets how many GPUs of the tried model the node has, and no others; as before afterwards."""
+    """Set how many GPUs of the tested model the node has, and no others, until the test ends."""
     before, everywhere = inventory_of(system)
 
     def has(count):

@@ -36,7 +36,7 @@ def lease(name):
 
 
 def patch(kube, manifest, *flags):
-    """A patch that creates what is missing, tried without effect."""
+    """Dry-run a patch that creates what is missing."""
     command = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
     return kube.kubectl(*command, *flags, stdin=json.dumps(manifest)).stderr
 
@@ -127,7 +127,7 @@ def owned_by(owner, manifest):
 
 
 def create(kube, manifest, *flags):
-    """A creation, tried without effect."""
+    """Dry-run a creation."""
     command = ("create", "--dry-run=server", "-f", "-")
     return kube.kubectl(*command, *flags, stdin=manifest).stderr
 

@@ -252,8 +252,8 @@ def test_a_tenant_adds_no_cdi_annotation_to_its_pod_later(resident, flags):
     change = json.dumps({"metadata": {"annotations": {"cdi.k8s.io/gpu": "nvidia.com/gpu=0"}}})
     patch = ("patch", "pod", "idle", "--type=merge", "--patch", change)
     # `edit` has no right to the status; a user with that right is refused as well.
-    who = resident.kubectl if not flags else resident.kube.kubectl
-    assert "annotation cdi.k8s.io/gpu requests devices" in who(*patch, *flags).stderr
+    kubectl = resident.kubectl if not flags else resident.kube.kubectl
+    assert "annotation cdi.k8s.io/gpu requests devices" in kubectl(*patch, *flags).stderr
 
 
 def label(kube, value):

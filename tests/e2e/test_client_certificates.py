@@ -112,7 +112,7 @@ def test_a_tenants_certificate_reads_its_own_namespace(kube, others, system, ten
     with client_by_certificate(system, *files) as api:
         assert api.get("status").status_code == 200
         seen = wait_for(
-            lambda: api.get("jobs").json()["jobs"] or None, seconds=30, what="his job is shown"
+            lambda: api.get("jobs").json()["jobs"] or None, seconds=30, what="the job is shown"
         )
         assert {each["namespace"] for each in seen} == {kube.namespace}
         refused = api.get("jobs", params={"namespace": elsewhere.namespace})

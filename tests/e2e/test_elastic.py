@@ -37,7 +37,7 @@ def test_a_gang_grows_and_shrinks_without_another_attempt(kube, judged, refusals
     assert {"ScaledUp", "ScaledDown"} <= set(kube.events(GANG))
     assert "Preempting" in kube.events(OTHER)
     assert refusals() == []
-    tell(f"grown {grown:.1f} s after its GPUs were free; who took them back ran in {served:.1f} s")
+    tell(f"grown {grown:.1f} s after its GPUs were free; their owner ran in {served:.1f} s")
 
 
 def test_a_gang_is_no_wider_than_its_quota_and_ends_as_a_whole(kube, judged):

@@ -70,7 +70,7 @@ def made(kube):
         yield make
 
 
-def tried(kube):
+def dry_run(kube):
     """A pod of this namespace as admission makes it, without effect."""
     pod = {
         "apiVersion": "v1",
@@ -159,7 +159,7 @@ def test_additions_of_a_mutating_policy_are_planned(kube, judged, made):
     )
     name, applied = f"adds-{kube.namespace}"[:63], f"initContainers: [{sidecar}]"
     made(*policy(name, kube.namespace, applied=applied, patched=added))
-    wait_for(lambda: tried(kube).get("initContainers"), seconds=60, what="the policy in force")
+    wait_for(lambda: dry_run(kube).get("initContainers"), seconds=60, what="the policy in force")
     kube.submit(judged.job("meshed"))
     job = waits_for_cpu(kube, "meshed")
     spec = job["status"]["plannedPod"]["spec"]

@@ -63,7 +63,7 @@ def test_a_class_that_is_missing_or_evicts_others_is_refused_by_name(kube, judge
     assert kube.pods() == []
 
 
-def tried(tenant, name):
+def dry_run(tenant, name):
     """Return the answer to a pod with GPUs and this class, once the API server has the class."""
 
     def look():
@@ -75,13 +75,13 @@ def tried(tenant, name):
 
 @pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical"])
 def test_a_pod_with_gpus_has_no_class_of_the_clusters_own(tenant, name):
-    assert f"PriorityClass {name} is for the cluster's own components" in tried(tenant, name)
+    assert f"PriorityClass {name} is for the cluster's own components" in dry_run(tenant, name)
 
 
 def test_a_pod_with_gpus_has_any_class_of_an_administrator(kube, tenant, judged, priority_class):
-    assert tried(tenant, priority_class("PreemptLowerPriority")) == ""
+    assert dry_run(tenant, priority_class("PreemptLowerPriority")) == ""
     high = priority_class("Never")
-    assert tried(tenant, high) == ""
+    assert dry_run(tenant, high) == ""
     kube.submit(judged.pod("urgent", seconds=0.5, priorityClassName=high))
     kube.wait_pod("urgent", "Succeeded")
 

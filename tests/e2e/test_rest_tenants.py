@@ -203,7 +203,7 @@ def test_no_call_reveals_other_tenants(api, tenants):
                 else:
                     assert answer.status_code == 200, f"{call} {sent}: {answer.text[:500]}"
                     seen += answer.text
-        assert not {word for word in me.words if word not in seen}, "he sees his own"
+        assert not {word for word in me.words if word not in seen}, "a user sees its own objects"
     for each in tenants:
         held = each.kube.gpujob(each.held)
         assert "deletionTimestamp" not in held["metadata"], "no other call released it"

@@ -105,13 +105,13 @@ def test_two_vendors_on_one_node_serve_each_their_own(kube, stand):
 
 
 def test_no_pod_gets_gpus_by_the_variable_of_amds_runtime(kube):
-    def tried(body):
+    def dry_run(body):
         return kube.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(body))
 
     everything = {"env": variable("AMD_VISIBLE_DEVICES")}
     for bad in (PLAIN | everything, asking(limits={AMD: "1"}, **everything)):
-        refused = tried(pod(bad))
+        refused = dry_run(pod(bad))
         assert refused.returncode != 0
         assert "remove AMD_VISIBLE_DEVICES from container" in refused.stderr
-    nothing = tried(pod(PLAIN | {"env": variable("AMD_VISIBLE_DEVICES", "void")}))
+    nothing = dry_run(pod(PLAIN | {"env": variable("AMD_VISIBLE_DEVICES", "void")}))
     assert nothing.returncode == 0, nothing.stderr

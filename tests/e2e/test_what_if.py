@@ -6,7 +6,8 @@ is submitted. `make test-what-if` does so TRUTH_QUESTIONS times, drawn from TRUT
 
 Reservations that depend on estimates are recomputed every 5 s, by the extender and by the API each
 at its own time. One that changes between the what-if and the submission makes the answer outdated.
-So a job with another outcome is tried again when nothing has changed for longer, and must match.
+So a job with another outcome is submitted again after a longer time without changes
+(it must match then).
 """
 
 import collections

@@ -207,11 +207,11 @@ def _users(w):
     yield case("`client-certificate` next to `token`", token="secret", **by_data)
     yield case("`username`, `password`", username="jörg", password="pass:word")
     yield case("`username` next to `token`", username="a", password="b", token="secret")
-    who = {"as": "jörg"}
+    identity = {"as": "jörg"}
     more = {"as-uid": "17", "as-groups": ["dev", "ops"], "as-user-extra": {"Scope/é": ["a", "b"]}}
-    yield case("`as`", token="secret", **who)
-    yield case("`as-uid`, `as-groups`, `as-user-extra`", token="secret", **who, **more)
-    yield case("`as` next to a certificate", **who, **by_data)
+    yield case("`as`", token="secret", **identity)
+    yield case("`as-uid`, `as-groups`, `as-user-extra`", token="secret", **identity, **more)
+    yield case("`as` next to a certificate", **identity, **by_data)
     yield case("`as-groups` without `as`", token="secret", **{"as-groups": ["dev"]})
     yield case("`as-uid` without `as`", token="secret", **{"as-uid": "17"})
     yield case(

@@ -57,7 +57,7 @@ def test_a_gpu_gets_no_new_work_while_a_force_deleted_pod_uses_it_and_is_free_af
         wait_for(
             lambda: lingering(kube, cluster.nodes()) == [f"{kube.namespace}/old"],
             seconds=60,
-            what="the GPUNode names who still holds the GPU",
+            what="the GPUNode names the pod that still holds the GPU",
         )
         kube.submit(last_gpu("new", **ask))
         reason = wait_for(lambda: why_it_waits(kube.pod("new")), seconds=60, what="new waits")
