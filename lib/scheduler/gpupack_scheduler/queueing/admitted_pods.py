@@ -114,7 +114,7 @@ class AdmittedPods:
 
         kube-scheduler has found that; their controllers create new pods, which wait.
         """
-        for pod in self._without_their_node():
+        for pod, _ in self._without_their_node():
             if pod.metadata.owner_references:
                 why = "to be placed again: the node of its admission cannot take it any more"
                 yield Eviction(pod.metadata.uid, *pod.key, "Displaced", why)
@@ -129,9 +129,8 @@ class AdmittedPods:
         self._returned_at = {
             uid: at for uid, at in self._returned_at.items() if uid in self._ledger.pods.let_in
         }
-        for number, pod in enumerate(self._without_their_node()):
-            node = gate.node_of(pod)
-            if node is None or pod.metadata.owner_references:
+        for number, (pod, node) in enumerate(self._without_their_node()):
+            if pod.metadata.owner_references:
                 continue
             if number >= MAX_TRIED or not self._returned(pod, node, now):
                 yield Stranded(pod, node, node_is_gone=node not in self._ledger.nodes.items)
@@ -159,11 +158,14 @@ class AdmittedPods:
         found = decide(self._ledger.cluster, ask.request, policy, candidates=here)
         return not isinstance(found, Refusal)
 
-    def _without_their_node(self) -> Iterator[objects.Pod]:
+    def _without_their_node(self) -> Iterator[tuple[objects.Pod, str]]:
+        """Yield unschedulable pods that hold no place, with the only node that each may be on."""
         for uid, pod in self._ledger.pods.let_in.items():
-            is_held = uid in self._ledger.claims.pods
-            if not is_held and gate.is_pinned(pod) and _is_unschedulable(pod):
-                yield pod
+            if uid in self._ledger.claims.pods or not _is_unschedulable(pod):
+                continue
+            place = gate.written_place(pod)
+            if place is not None and place.pinned:
+                yield pod, place.node
 
     def is_admitted(self, uid: str) -> bool:
         """Tell whether the pod was admitted, and is not bound as far as is known."""

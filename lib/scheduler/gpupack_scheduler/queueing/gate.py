@@ -62,7 +62,7 @@ def tickets_of(pod: objects.Pod, observed: Collection[str]) -> dict[str, int]:
 
 def place_of(pod: objects.Pod, request: Request, tickets: dict[str, int]) -> Allocation | None:
     """Return the place with which a queue admitted the pod; None if it cannot be read."""
-    written = _place(pod)
+    written = written_place(pod)
     placed = by_worker((written,)) if written else ()
     if len(placed) != 1:
         return None
@@ -72,18 +72,6 @@ def place_of(pod: objects.Pod, request: Request, tickets: dict[str, int]) -> All
         needs=Needs.of(request),
     )
     return Allocation(place, {} if placed[0].devices else tickets)
-
-
-def is_pinned(pod: objects.Pod) -> bool:
-    """Tell whether the pod can be only on the node for which it was admitted."""
-    written = _place(pod)
-    return written is not None and written.pinned
-
-
-def node_of(pod: objects.Pod) -> str | None:
-    """Return the node for which the pod was admitted; None if it cannot be read."""
-    written = _place(pod)
-    return written.node if written else None
 
 
 def preemption_of(pod: objects.Pod) -> PlacedPreemption | None:
@@ -129,7 +117,8 @@ def opening(pod: objects.Pod, place: Allocation | None) -> objects.Json:
     return {"metadata": {**_version(pod), "annotations": annotations}, "spec": spec}
 
 
-def _place(pod: objects.Pod) -> PodPlace | None:
+def written_place(pod: objects.Pod) -> PodPlace | None:
+    """Return the annotation with the place for which the pod was admitted; None: unreadable."""
     written = pod.metadata.annotations.get(names.PLACEMENT_ANNOTATION, "")
     try:
         return msgspec.json.decode(written, type=PodPlace)
