@@ -404,6 +404,20 @@ Certificates that component `certificates` issues: those for which no Secret is 
 {{- if le (int $election.leaseDurationSeconds) (int $election.renewDeadlineSeconds) }}
 {{- fail (printf "scheduler.kubeScheduler.leaderElection: leaseDurationSeconds (%v) must be more than renewDeadlineSeconds (%v): otherwise a second leader starts before the first one has given up" $election.leaseDurationSeconds $election.renewDeadlineSeconds) }}
 {{- end }}
+{{- $bindSeconds := add .Values.operator.bindTimeoutSeconds (div 1024 (int .Values.operator.bindWorkersPerSecond)) }}
+{{- if le (int .Values.scheduler.kubeScheduler.extenderTimeoutSeconds) (int $bindSeconds) }}
+{{- fail (printf "scheduler.kubeScheduler.extenderTimeoutSeconds (%v) must be more than %v, the time that operator.bindTimeoutSeconds and bindWorkersPerSecond give a gang of 1,024 workers: otherwise kube-scheduler gives up Bindings that wait for the rest of their gang" .Values.scheduler.kubeScheduler.extenderTimeoutSeconds $bindSeconds) }}
+{{- end }}
+{{- if gt (include "gpupack.seconds" .Values.monitoring.scrapeTimeout | int) (include "gpupack.seconds" .Values.monitoring.interval | int) }}
+{{- fail (printf "monitoring.scrapeTimeout (%s) is more than monitoring.interval (%s): prometheus-operator ignores such PodMonitors" .Values.monitoring.scrapeTimeout .Values.monitoring.interval) }}
+{{- end }}
+{{- $limited := list }}
+{{- range .Values.queue.default.gpus }}
+{{- if has .model $limited }}
+{{- fail (printf "queue.default.gpus: model %s is listed twice: write one entry for a model" .model) }}
+{{- end }}
+{{- $limited = append $limited .model }}
+{{- end }}
 {{- range $model, $ranges := .Values.shares.correctThreadPercentages }}
 {{- $before := 1 }}
 {{- range $range := $ranges }}
@@ -415,6 +429,11 @@ Certificates that component `certificates` issues: those for which no Secret is 
 {{- end }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* Seconds of a time such as 30s or 2m. */}}
+{{- define "gpupack.seconds" -}}
+{{- mul (regexFind "^[0-9]+" . | int) (ternary 60 1 (hasSuffix "m" .)) }}
 {{- end }}
 
 {{/*

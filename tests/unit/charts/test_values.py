@@ -164,6 +164,18 @@ def test_health_values_of_simulated_gpus_match_the_api():
             "scheduler.kubeScheduler.leaderElection.leaseDurationSeconds=10",
             "leaseDurationSeconds (10) must be more than renewDeadlineSeconds (10)",
         ),
+        (
+            "operator.bindTimeoutSeconds=120",
+            "extenderTimeoutSeconds (180) must be more than 222, the time that",
+        ),
+        (
+            'monitoring.interval="1m",monitoring.scrapeTimeout="90s"',
+            "monitoring.scrapeTimeout (90s) is more than monitoring.interval (1m)",
+        ),
+        (
+            'queue.default.gpus=[{"model": "A", "borrowingLimit": 1}, {"model": "A"}]',
+            "queue.default.gpus: model A is listed twice",
+        ),
         ('shares.correctThreadPercentages={"A": null}', "got null, want array"),
         ('shares.correctThreadPercentages={"A": [[5]]}', "minItems: got 1, want 2"),
         ('shares.correctThreadPercentages={"A": [[0, 5]]}', "minimum: got 0, want 1"),
