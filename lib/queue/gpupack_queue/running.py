@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from gpupack_placement.errors import AlreadyHeld
 from gpupack_queue.charge import ModelKey
-from gpupack_queue.job import Job, JobId, RunningJob, Tenant
+from gpupack_queue.job import JobId, RunningJob, Tenant
 from gpupack_queue.running_table import RunningTable
 
 
@@ -18,7 +18,6 @@ class RunningJobs:
         """The jobs among them that may be moved; read-only."""
         self.extra_workers: dict[JobId, RunningJob] = {}
         """The extra workers of elastic gangs among them; read-only."""
-        self._unknown_durations = 0
         self._used: dict[Tenant, dict[ModelKey, int]] = {}
         self._of: dict[Tenant, dict[JobId, RunningJob]] = {}
         self._table: RunningTable | None = None
@@ -26,7 +25,7 @@ class RunningJobs:
     def copy(self) -> "RunningJobs":
         """Return an independent copy."""
         twin = RunningJobs()
-        twin._jobs, twin._unknown_durations = self._jobs.copy(), self._unknown_durations
+        twin._jobs = self._jobs.copy()
         twin.movable, twin.extra_workers = self.movable.copy(), self.extra_workers.copy()
         twin._used = {tenant: used.copy() for tenant, used in self._used.items()}
         twin._of = {tenant: jobs.copy() for tenant, jobs in self._of.items()}
@@ -59,11 +58,6 @@ class RunningJobs:
         """Return the running job; None: it does not run."""
         return self._jobs.get(job)
 
-    @property
-    def has_unknown_durations(self) -> bool:
-        """Tell whether a job of unknown duration runs, other than an extra worker."""
-        return self._unknown_durations > 0
-
     def add(self, running: RunningJob) -> None:
         """Add a job that runs from now on.
 
@@ -79,7 +73,6 @@ class RunningJobs:
         if job.extends is not None:
             self.extra_workers[job.id] = running
         self._of.setdefault(job.tenant, {})[job.id] = running
-        self._unknown_durations += _has_unknown_duration(job)
         self._count(running, sign=1)
         if self._table is not None:
             self._table.add(running)
@@ -91,7 +84,6 @@ class RunningJobs:
             return None
         self.movable.pop(job, None)
         self.extra_workers.pop(job, None)
-        self._unknown_durations -= _has_unknown_duration(running.job)
         of_tenant = self._of[running.job.tenant]
         del of_tenant[job]
         if not of_tenant:
@@ -113,11 +105,3 @@ class RunningJobs:
                 del used[key]
         if not used:
             del self._used[running.job.tenant]
-
-
-def _has_unknown_duration(job: Job) -> bool:
-    """Tell whether the job's duration is unknown.
-
-    Extra workers do not count: no job waits for their end, since they can be preempted.
-    """
-    return job.duration is None and job.extends is None
