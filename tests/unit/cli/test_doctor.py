@@ -58,8 +58,9 @@ def lease(name, *, seconds_ago=1.0, duration=10, holder="holder-0_x"):
     return built(views.LeaseRenewal, name, spec=spec)
 
 
-def part(name, ready=2, wanted=2, volumes=(), pulls=()):
+def part(name, ready=2, wanted=2, volumes=(), pulls=(), containers=()):
     pods = {"volumes": list(volumes), "imagePullSecrets": [{"name": each} for each in pulls]}
+    pods["containers"] = list(containers)
     return built(
         views.Part,
         name,
@@ -97,7 +98,14 @@ def serving(name):
     return {"name": "tls", "secret": {"secretName": name, "items": items}}
 
 
-SCHEDULER = part("gpupack-scheduler", volumes=[serving("gpupack-extender-certificate")])
+def scheduler(tag):
+    volumes = [serving("gpupack-extender-certificate")]
+    image = f"registry.k8s.io/kube-scheduler:{tag}"
+    stock = {"name": "kube-scheduler", "image": image}
+    return part("gpupack-scheduler", volumes=volumes, containers=[stock])
+
+
+SCHEDULER = scheduler("v1.36.1")
 
 
 def secret(folder):
@@ -413,6 +421,27 @@ def built_webhook(resource, name):
     return msgspec.convert(
         {"name": name, "rules": [{"apiGroups": [""], "resources": [resource]}]}, views.Webhook
     )
+
+
+@pytest.mark.parametrize("tag", ["v1.35.9", "v1.37.0", "1.35.9", "v1.35.9-gke.100@sha256:00"])
+def test_a_kube_scheduler_of_another_minor_version_than_the_cluster_is_reported(sound, tag):
+    seen = dataclasses.replace(sound, deployments=Read((scheduler(tag),)))
+    (found,) = said(parts.kube_scheduler, seen, Level.WARNING)
+    assert f"is {tag.partition('@')[0]}, and the cluster runs v1.36.3" in found.message
+    assert "helm upgrade" in found.fix
+
+
+def test_a_kube_scheduler_whose_tag_is_no_version_is_skipped(sound):
+    seen = dataclasses.replace(sound, deployments=Read((scheduler("ours"),)))
+    assert said(parts.kube_scheduler, seen, Level.SKIPPED)
+
+
+def test_nodes_without_mps_are_reported_where_shares_are_limited(sound):
+    status = {"desiredNumberScheduled": 3, "numberReady": 1}
+    mps = built(views.Part, "gpupack-mps", metadata={"labels": LABELS}, status=status)
+    seen = dataclasses.replace(sound, daemon_sets=Read((*agents().items, mps)))
+    (found,) = said(parts.parts, seen, Level.FAILED)
+    assert "MPS is ready on 1 of 3 nodes" in found.message
 
 
 def test_components_of_another_release_are_reported(sound):

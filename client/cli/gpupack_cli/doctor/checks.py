@@ -23,6 +23,7 @@ CHECKS: Final[tuple[Callable[[ClusterState], Iterator[Finding]], ...]] = (
     installed.kinds,
     parts.parts,
     parts.pods,
+    parts.kube_scheduler,
     parts.leaders,
     installed.versions,
     installed.admission,

@@ -26,7 +26,7 @@ def reports(seen: ClusterState) -> Iterator[Finding]:
         yield failed(
             check,
             "no agent has reported any GPU",
-            fix=f"see kubectl -n {seen.release.namespace} logs daemonset/gpupack-agent",
+            fix=f"see kubectl -n {seen.release.namespace} logs daemonset/gpupack-agent --all-pods",
         )
         return
     found = dict[str, list[str]]()

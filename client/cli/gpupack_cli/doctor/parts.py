@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the running components: replicas, leaders, metrics."""
+"""Checks of the running components: replicas, versions, leaders, metrics."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,8 +11,12 @@ from gpupack_cli.doctor.views import Part
 from gpupack_cli.figures import count, duration
 from gpupack_crds import names
 
-NEEDED: Final = ("gpupack-operator", "gpupack-scheduler")
+SCHEDULER: Final = "gpupack-scheduler"
+NEEDED: Final = ("gpupack-operator", SCHEDULER)
+KUBE_SCHEDULER: Final = "kube-scheduler"
 AGENT: Final = "gpupack-agent"
+MPS: Final = "gpupack-mps"
+"""The DaemonSet of limited shares; an installation without them has none."""
 API: Final = "gpupack-api"
 OPTIONAL: Final = ("gpupack-certificates", "gpupack-cost")
 """Deployments that only some installations have."""
@@ -19,6 +24,8 @@ PARTS: Final = "parts"
 LATE_FACTOR: Final = 2
 """A Lease that was not renewed for twice its duration has no live holder."""
 
+_MINOR_OF_TAG: Final = re.compile(r":(?P<tag>v?1\.(?P<minor>\d+)\.[^:@/]+)(@[^@]*)?$")
+"""The tag of an image, if it is a version of Kubernetes 1."""
 WAITS_FOR_IMAGE: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
 )
@@ -48,6 +55,9 @@ def parts(seen: ClusterState) -> Iterator[Finding]:
             yield _deployment(seen, part)
     agents = seen.daemon_sets.named(AGENT)
     yield _missing(seen, AGENT) if agents is None else _agents(seen, agents)
+    mps = seen.daemon_sets.named(MPS)
+    if mps is not None:
+        yield _mps(seen, mps)
 
 
 def _missing(seen: ClusterState, name: str) -> Finding:
@@ -84,6 +94,19 @@ def _agents(seen: ClusterState, agents: Part) -> Finding:
     return ok(check, f"agents are ready on {ready} of {count(wanted, 'node')}")
 
 
+def _mps(seen: ClusterState, mps: Part) -> Finding:
+    wanted, ready = mps.status.desired_number_scheduled, mps.status.number_ready
+    where = f"{ready} of {count(wanted, 'node')}"
+    if ready < wanted:
+        return failed(
+            PARTS,
+            f"MPS is ready on {where}: the others get no limited shares",
+            fix=f"see kubectl -n {seen.release.namespace} get pods "
+            "-l app.kubernetes.io/component=mps -o wide",
+        )
+    return ok(PARTS, f"MPS is ready on {where}")
+
+
 def pods(seen: ClusterState) -> Iterator[Finding]:
     """Check that no pod of gpupack waits for an image or keeps crashing."""
     check = "pods"
@@ -113,6 +136,34 @@ def pods(seen: ClusterState) -> Iterator[Finding]:
         )
 
 
+def kube_scheduler(seen: ClusterState) -> Iterator[Finding]:
+    """Check that kube-scheduler has the minor version of the API server."""
+    check = KUBE_SCHEDULER
+    if seen.deployments.refused:
+        yield skipped(check, seen.deployments.refused)
+        return
+    minor = "".join(filter(str.isdigit, seen.server.minor))
+    image = _image(seen, SCHEDULER, KUBE_SCHEDULER)
+    version = _MINOR_OF_TAG.search(image)
+    if version is None or not minor:
+        yield skipped(check, f"the tag of its image is no version: {image or 'no image'}")
+    elif version["minor"] == minor:
+        yield ok(check, f"{version['tag']}, for Kubernetes {seen.server.git_version}")
+    else:
+        yield warning(
+            check,
+            f"kube-scheduler is {version['tag']}, and the cluster runs {seen.server.git_version}",
+            fix="run `helm upgrade` of the chart again: it takes the cluster's version, or set "
+            "scheduler.kubeScheduler.image.tag to it",
+        )
+
+
+def _image(seen: ClusterState, part: str, container: str) -> str:
+    found = seen.deployments.named(part)
+    containers = found.spec.template.spec.containers if found else ()
+    return next((each.image for each in containers if each.name == container), "")
+
+
 def leaders(seen: ClusterState) -> Iterator[Finding]:
     """Check that operator and scheduler have a live leader."""
     check = "leaders"
@@ -125,7 +176,8 @@ def leaders(seen: ClusterState) -> Iterator[Finding]:
             yield failed(
                 check,
                 f"{name} has no leader: no job or pod is started",
-                fix=f"see kubectl -n {seen.release.namespace} logs deployment/{name}",
+                fix=f"see kubectl -n {seen.release.namespace} logs deployment/{name} --all-pods "
+                "--all-containers",
             )
             continue
         silent = (seen.now - lease.spec.renew_time).total_seconds()
@@ -174,7 +226,7 @@ def rest(seen: ClusterState) -> Iterator[Finding]:
         yield failed(
             check,
             f"it does not answer: {seen.rest.detail}",
-            fix=f"see kubectl -n {seen.release.namespace} logs deployment/{API}",
+            fix=f"see kubectl -n {seen.release.namespace} logs deployment/{API} --all-pods",
         )
 
 
