@@ -4,6 +4,7 @@
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -32,7 +33,9 @@ class GPUResourceManager:
     def __init__(self, backend: Backend, config: GpuConfig) -> None:
         self.backend, self.config = backend, config
         self._allocations: dict[str, Allocation] = {}
-        self._changing = threading.Lock()
+        self._waits: dict[threading.Event, int] = {}
+        """The stops of calls that wait for GPUs, and the threads of these calls."""
+        self._changing = threading.Condition(threading.Lock())
         self.closed = False
 
     @property
@@ -64,8 +67,13 @@ class GPUResourceManager:
             vendor: a key of `gpu_resource`; empty: any.
 
         Raises:
+            ConfigInvalid: an argument is wrong.
             GpupackError: the backend does not answer.
         """
+        if not isinstance(gpu_type, str | None):
+            raise ConfigInvalid(f"gpu_type: {gpu_type!r}; give a model such as V100, or None")
+        if not _is_amount(min_memory_gb):
+            raise ConfigInvalid(f"min_memory_gb: {min_memory_gb!r}; give a number of GB, 0 or more")
         found = self.backend.nodes(gpu_type=gpu_type or "", min_memory_gb=min_memory_gb)
         resource = self.config.resource_name(vendor) if vendor else ""
         return [
@@ -99,7 +107,7 @@ class GPUResourceManager:
         Raises:
             GpupackError: a field is wrong, or the backend does not answer.
         """
-        config.check()
+        _check(config)
         return self.backend.validate(config)
 
     def allocate_gpu_resources(
@@ -125,16 +133,36 @@ class GPUResourceManager:
 
     def allocate(self, config: TrainingGPUConfig, patience: Patience) -> Allocation:
         """Hold GPUs as allocate_gpu_resources does; the caller can end the wait."""
-        config.check()
-        allocation = self.backend.allocate(config, patience)
+        _check(config)
+        with self._wait(patience):
+            try:
+                allocation = self.backend.allocate(config, patience)
+            except NotEnoughGpus as error:
+                if self.closed:
+                    raise _closed_during_call() from error
+                raise
+            with self._changing:
+                held = self._allocations.items()
+                self._allocations = {name: each for name, each in held if each.held}
+                if not self.closed:
+                    self._allocations[allocation.allocation_id] = allocation
+                    return allocation
+            allocation.release()
+            raise _closed_during_call()
+
+    @contextmanager
+    def _wait(self, patience: Patience) -> Iterator[None]:
+        """Let close() end the wait."""
         with self._changing:
-            held = self._allocations.items()
-            self._allocations = {name: each for name, each in held if each.held}
-            if not self.closed:
-                self._allocations[allocation.allocation_id] = allocation
-                return allocation
-        allocation.release()
-        raise NotEnoughGpus("the manager was closed during the call; open another")
+            if self.closed:
+                raise GpupackError("this manager is closed; open another one")
+            self._waits[patience.stop] = threading.get_ident()
+        try:
+            yield
+        finally:
+            with self._changing:
+                del self._waits[patience.stop]
+                self._changing.notify_all()
 
     def patience(self, timeout_seconds: float | None, hold_seconds: int | None) -> Patience:
         """Return a Patience with configured values in place of None.
@@ -142,8 +170,7 @@ class GPUResourceManager:
         Raises:
             ConfigInvalid: timeout_seconds is not a number of at least 0; NaN would never end.
         """
-        is_number = isinstance(timeout_seconds, int | float)
-        if timeout_seconds is not None and not (is_number and timeout_seconds >= 0):
+        if timeout_seconds is not None and not _is_amount(timeout_seconds):
             raise ConfigInvalid(
                 f"timeout_seconds: {timeout_seconds!r}; give a number of seconds, 0 or more"
             )
@@ -176,11 +203,15 @@ class GPUResourceManager:
 
         Raises:
             NothingHeld: this manager has no such allocation.
-            ConfigInvalid: it is not an allocation.
+            ConfigInvalid: it is not an allocation, or the command is not a list of words.
             Unsupported: the GPUs are of this machine.
             GpupackError: a field is wrong, or the cluster refuses it.
         """
         held = self._find(allocation)
+        if isinstance(command, str | bytes) or not command:
+            raise ConfigInvalid(
+                f"command: {command!r}; give a list of words, such as ['torchrun', 'train.py']"
+            )
         workload = Workload(image, list(command), dict(environment or {}), non_root)
         self.backend.run(held.allocation_id, workload)
 
@@ -224,13 +255,18 @@ class GPUResourceManager:
                 yield status
 
     def close(self) -> None:
-        """Release everything, and close all connections.
+        """Release everything, and close all connections. Calls that wait for GPUs end.
 
         Raises:
             GpupackError: GPUs may still be held.
         """
         with self._changing:
             self.closed = True
+            for stop in self._waits:
+                stop.set()
+            # A waiting call needs the backend to release what it has requested. That of this
+            # thread, if a signal handler closes the manager, does not continue before the return.
+            self._changing.wait_for(lambda: set(self._waits.values()) <= {threading.get_ident()})
         try:
             self.cleanup_gpu_resources()
         finally:
@@ -257,6 +293,23 @@ class GPUResourceManager:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _check(config: TrainingGPUConfig) -> None:
+    if not isinstance(config, TrainingGPUConfig):
+        raise ConfigInvalid(
+            f"config: {config!r}; give a TrainingGPUConfig, such as TrainingGPUConfig(gpu_count=2)"
+        )
+    config.check()
+
+
+def _is_amount(value: object) -> bool:
+    """Return whether this is a number of at least 0; NaN is not."""
+    return isinstance(value, int | float) and value >= 0
+
+
+def _closed_during_call() -> GpupackError:
+    return GpupackError("the manager was closed during the call; open another one")
 
 
 def has_changed(before: ClusterStatus, now: ClusterStatus, threshold: float) -> bool:

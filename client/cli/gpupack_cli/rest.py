@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of the REST API with typed answers."""
 
-import ssl
 from typing import Any, Final, TypeVar
 
 import httpx
@@ -11,6 +10,7 @@ import tenacity
 from gpupack_cli import errors
 from gpupack_cli.notes import note_pause
 from gpupack_kubeclient import patience
+from gpupack_kubeclient.ca_file import is_untrusted
 from gpupack_restapi.problem import Problem
 
 T = TypeVar("T")
@@ -131,11 +131,8 @@ _CONNECTION_CLOSED: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProt
 
 
 def _certificate_hint(error: BaseException) -> str:
-    """Return what to do where the certificate is the cause; the library wraps that error."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
-        cause = cause.__cause__ or cause.__context__
-    if cause is None:
+    """Return what to do where the certificate is the cause."""
+    if not is_untrusted(error):
         return ""
     return (
         "; give a file with the ca.crt of Secret gpupack-api-certificate, or your own CA, by "

@@ -15,6 +15,7 @@ import tenacity
 
 from gpupack.cluster.endpoint import Endpoint
 from gpupack.errors import CallRefused, GpupackError, ServerNotFound, ServerUnreachable
+from gpupack_kubeclient.ca_file import is_untrusted
 from gpupack_restapi import PREFIX
 from gpupack_restapi.problem import Problem
 
@@ -243,7 +244,7 @@ class Calls:
 
     def _unreachable(self, error: httpx.HTTPError) -> ServerUnreachable:
         fix = "check that it runs, and that GPUPACK_SERVER is its address"
-        if isinstance(error.__cause__ and error.__cause__.__cause__, ssl.SSLCertVerificationError):
+        if is_untrusted(error):
             fix = "name a file with the ca.crt of secret gpupack-api-certificate in GPUPACK_CA"
         elif self._endpoint.token is None and isinstance(error, _CONNECTION_CLOSED):
             fix = (

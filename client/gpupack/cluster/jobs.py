@@ -38,10 +38,9 @@ class ClusterJobs:
 
     def explain(self, name: str, *, namespace: str = "") -> Explanation:
         """Return why a GPUJob or a standalone pod waits."""
-        kind = "pods" if name.startswith(POD) else "jobs"
-        return self._calls.get(
-            f"{kind}/{self._path(name.removeprefix(POD), namespace)}/explain", Explanation
-        )
+        is_pod = isinstance(name, str) and name.startswith(POD)
+        kind, bare = ("pods", name.removeprefix(POD)) if is_pod else ("jobs", name)
+        return self._calls.get(f"{kind}/{self._path(bare, namespace)}/explain", Explanation)
 
     def suspend(self, name: str, *, namespace: str = "") -> Changed:
         """Stop a GPUJob."""
@@ -66,9 +65,9 @@ class ClusterJobs:
 
 
 def _checked(field: str, value: str) -> str:
-    if len(value) > MAX_NAME:
+    if isinstance(value, str) and len(value) > MAX_NAME:
         raise ConfigInvalid(f"{field}: {len(value)} characters; the maximum is {MAX_NAME}")
-    if NAME.fullmatch(value):
+    if isinstance(value, str) and NAME.fullmatch(value):
         return value
     raise ConfigInvalid(
         f"{field}: {value!r} is not a valid name; use lower-case letters, digits, - and ."

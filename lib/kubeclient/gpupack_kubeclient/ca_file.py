@@ -90,3 +90,14 @@ def pem_text(pem: bytes) -> str:
     Comments between the certificates may be in any script. OpenSSL skips them.
     """
     return pem.decode("ascii", errors="replace").encode("ascii", errors="replace").decode("ascii")
+
+
+def is_untrusted(error: BaseException) -> bool:
+    """Return whether a call failed because no trusted CA signed the server's certificate.
+
+    Libraries for HTTP wrap the error of TLS, as its cause or only as its context.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None

@@ -106,10 +106,12 @@ async def test_a_finished_job_can_be_rerun_and_not_suspended(jobs, server, store
     assert {"train", made.name, "again"} == set(server.jobs)
 
 
-@pytest.mark.parametrize("name", ["", "../../status", "a/b", "Train", "a?x=1"])
+@pytest.mark.parametrize("name", ["", "../../status", "a/b", "Train", "a?x=1", 5, None])
 async def test_an_invalid_name_is_refused_before_a_request(jobs, name):
     with pytest.raises(ConfigInvalid, match="is not a valid name"):
         await jobs.suspend(name)
+    with pytest.raises(ConfigInvalid, match="is not a valid name"):
+        await jobs.explain(name)
 
 
 async def test_a_long_name_is_refused_with_the_maximum(jobs):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import datetime as dt
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +12,7 @@ from gpupack import (
     AsyncGPUResourceManager,
     ClusterStatus,
     ConfigInvalid,
+    GpupackError,
     LedgerUnusable,
     NotEnoughGpus,
     NothingHeld,
@@ -196,19 +198,67 @@ def test_an_invalid_timeout_is_refused(machine, seconds):
         machine.allocate_gpu_resources(ALL, timeout_seconds=seconds)
 
 
-def test_a_wait_holds_no_gpu_after_the_manager_is_closed(folder):
+def test_closing_a_manager_ends_its_waits(folder):
     with host_gpus.manager(folder) as other:
-        held = other.allocate_gpu_resources(ALL)
+        other.allocate_gpu_resources(ALL)
         closing = host_gpus.manager(folder)
         with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(closing.allocate_gpu_resources, ALL, timeout_seconds=30)
+            waiting = pool.submit(closing.allocate_gpu_resources, ALL, timeout_seconds=300)
             while len(list(folder.glob("*.json"))) < 2:
                 time.sleep(0.01)
             closing.close()
-            held.release()
-            with pytest.raises(NotEnoughGpus, match="closed during the call"):
+            with pytest.raises(GpupackError, match="closed during the call") as caught:
                 waiting.result(30)
+        assert not isinstance(caught.value, NotEnoughGpus), "a program would try again"
+        other.cleanup_gpu_resources()
         assert other.get_gpu_status().available_gpus == 8
+
+
+def test_a_manager_closed_by_its_waiting_thread_ends_the_wait(folder):
+    with host_gpus.manager(folder) as other:
+        other.allocate_gpu_resources(ALL)
+        closing = host_gpus.manager(folder)
+        before = signal.signal(signal.SIGALRM, lambda *_: closing.close())
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(GpupackError, match="closed during the call"):
+                closing.allocate_gpu_resources(ALL, timeout_seconds=300)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+
+
+def test_a_closed_manager_does_not_wait_for_gpus(folder):
+    with host_gpus.manager(folder) as other:
+        other.allocate_gpu_resources(ALL)
+        closed = host_gpus.manager(folder)
+        closed.close()
+        with pytest.raises(GpupackError, match="this manager is closed; open another one"):
+            closed.allocate_gpu_resources(ALL, timeout_seconds=300)
+
+
+@pytest.mark.parametrize("config", [None, 2, {"gpu_count": 2}])
+def test_a_request_of_another_type_is_refused(machine, config):
+    for call in (machine.allocate_gpu_resources, machine.validate_gpu_requirements):
+        with pytest.raises(ConfigInvalid, match=r"^config: .*; give a TrainingGPUConfig"):
+            call(config)
+
+
+@pytest.mark.parametrize("memory", ["16", -1, float("nan"), None])
+def test_an_invalid_minimum_of_memory_is_refused(machine, memory):
+    with pytest.raises(ConfigInvalid, match=r"^min_memory_gb: .*; give a number of GB, 0 or more"):
+        machine.get_available_gpu_nodes(min_memory_gb=memory)
+
+
+def test_a_model_that_is_no_text_is_refused(machine):
+    with pytest.raises(ConfigInvalid, match="gpu_type: 100; give a model such as V100"):
+        machine.get_available_gpu_nodes(100)
+
+
+@pytest.mark.parametrize("command", ["torchrun train.py", b"torchrun", []])
+def test_a_command_that_is_no_list_of_words_is_refused(machine, command):
+    gpus = machine.allocate_gpu_resources(TrainingGPUConfig())
+    with pytest.raises(ConfigInvalid, match=r"^command: .*; give a list of words, such as"):
+        machine.run_on(gpus, command, image="train:1")
 
 
 async def test_waiting_calls_do_not_block_releases(folder):

@@ -66,3 +66,15 @@ async def test_a_call_of_a_closed_manager_says_that_it_is_closed():
     calls.close()
     with pytest.raises(GpupackError, match="this manager is closed; open another one"):
         await asyncio.to_thread(calls.get, "queue", Queue)
+
+
+async def test_an_untrusted_certificate_is_reported_with_the_variable_that_names_the_ca(tmp_path):
+    certificate, key = self_signed(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate, key)
+    trusted = ssl.create_default_context()
+    async with serving(queue_of({"waiting": [], "total": 0}), tls=tls) as address:
+        calls = Calls(endpoint_of({"address": address}, lambda: trusted))
+        with pytest.raises(ServerUnreachable, match=r"name a file with the ca\.crt .*GPUPACK_CA"):
+            await asyncio.to_thread(calls.get, "queue", Queue)
+        calls.close()

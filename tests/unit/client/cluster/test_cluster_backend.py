@@ -4,12 +4,23 @@
 import json
 import ssl
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 from rest_answers import problem
 
-from gpupack import CallRefused, NotEnoughGpus, ServerUnreachable, TrainingGPUConfig, Unsupported
+from gpupack import (
+    CallRefused,
+    GpuConfig,
+    GpupackError,
+    GPUResourceManager,
+    NotEnoughGpus,
+    ServerUnreachable,
+    TrainingGPUConfig,
+    Unsupported,
+)
 from gpupack.backend import Patience
 from gpupack.cluster.calls import Calls
 from gpupack.cluster.endpoint import Endpoint
@@ -154,6 +165,19 @@ def test_two_allocations_have_two_keys(serve):
     backend.allocate(TWO, Patience(0, 600))
     backend.allocate(TWO, Patience(0, 600))
     assert len({each.headers["idempotency-key"] for each in server.asked}) == 2
+
+
+def test_closing_a_manager_deletes_the_allocation_that_it_waits_for(serve):
+    backend, server = serve((201, WAITS), *[(200, WAITS)] * 50, namespace="team")
+    manager = GPUResourceManager(backend, GpuConfig())
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(manager.allocate_gpu_resources, TWO, timeout_seconds=300)
+        while not server.asked:
+            time.sleep(0.01)
+        manager.close()
+        with pytest.raises(GpupackError, match="closed during the call"):
+            waiting.result(30)
+    assert server.asked[-1].method == "DELETE"
 
 
 def test_the_token_is_read_for_every_call(serve):
