@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of docs/kubeconfig.md: kubectl's request and ours for every case.
 
-    PYTHONPATH=kube .dev/venv/bin/python tests/helpers/kubeconfig_table.py .dev/bin/kubectl
+    .dev/venv/bin/python tests/helpers/kubeconfig_table.py .dev/bin/kubectl
 
 Each case is a folder; both programs run in it as processes, against one server on loopback.
 """

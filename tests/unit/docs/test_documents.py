@@ -24,6 +24,13 @@ ABOUT_ATTACKS = (
     "rbac",
     "security",
 )
+BLOCK = re.compile(r"^ *```(?:sh|console)?\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+INLINE = re.compile(r"`([^`\n]+)`")
+PYTHONPATH = re.compile(r"PYTHONPATH=([\w./:-]+)")
+OWN_PATH = re.compile(
+    r"(?<![\w./-])((?:agent|apiserver|benchmarks|charts|client|crds|docs|examples|extender|hack|lib"
+    r"|operator|simulator|tests|workloads)/[\w./-]+\w)"
+)
 EDGE = re.compile(r"\[`(test_\w+)`\]\(\.\./tests/e2e/edges/(\w+\.py)\)")
 
 
@@ -66,6 +73,18 @@ def test_make_targets_that_a_document_names_exist(document):
     named = {a or b for a, b in TARGET.findall((ROOT / document).read_text())}
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert named <= targets
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_files_and_folders_that_a_command_names_exist(document):
+    """Paths of the repository's own folders; the page about adding a policy names a new file."""
+    text = (ROOT / document).read_text()
+    code = "\n".join(BLOCK.findall(text) + INLINE.findall(text))
+    named = [path for each in PYTHONPATH.findall(code) for path in each.split(":")]
+    if document.parts[1:2] not in {("adr",), ("reports",)}:
+        named += OWN_PATH.findall(code)
+    missing = {path for path in named if not path.startswith(".dev") and not (ROOT / path).exists()}
+    assert missing <= {"lib/placement/gpupack_placement/policies/smallest_node.py"}
 
 
 def test_every_decision_is_numbered_once_and_says_what_was_decided():
