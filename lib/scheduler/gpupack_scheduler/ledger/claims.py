@@ -132,8 +132,17 @@ class PodClaim:
     """Time at which the pod last saved its work, by its annotation, seconds since the epoch."""
 
     @classmethod
-    def of(cls, ask: PodRequest, allocation: Allocation, state: State, *, since: float) -> Self:
-        """Return the claim of a pod that is not known to have begun."""
+    def of(
+        cls,
+        ask: PodRequest,
+        allocation: Allocation,
+        state: State,
+        *,
+        begun: float | None = None,
+        checkpointed: float | None = None,
+        leaves: bool = False,
+    ) -> Self:
+        """Return the claim of a pod on what it holds."""
         return cls(
             uid=ask.uid,
             namespace=ask.namespace,
@@ -141,11 +150,13 @@ class PodClaim:
             allocation=allocation,
             state=state,
             worker=ask.worker,
-            since=since,
             priority=ask.priority,
             created=ask.created,
             duration=ask.duration,
             grace=ask.grace,
+            begun=begun,
+            checkpointed=checkpointed,
+            leaves=leaves,
         )
 
     @property

@@ -208,8 +208,8 @@ class Ledger:
 
     def hold(self, ask: PodRequest, allocation: Allocation, *, seconds: float) -> PodClaim:
         """Hold the place of an earlier decision until its bind comes, or for `seconds`."""
-        claim = self._claim(ask, allocation, State.ASSUMED)
-        held = dataclasses.replace(claim, deadline=self._clock() + seconds)
+        claim, now = PodClaim.of(ask, allocation, State.ASSUMED), self._clock()
+        held = dataclasses.replace(claim, since=now, deadline=now + seconds)
         self.claims.put_pod(held)
         return held
 
@@ -227,7 +227,8 @@ class Ledger:
         """Hold a place while its Binding is being sent."""
         before = self.claims.pods.get(ask.uid)
         claim = dataclasses.replace(
-            self._claim(ask, allocation, State.BINDING),
+            PodClaim.of(ask, allocation, State.BINDING),
+            since=self._clock(),
             may_have_landed=before is not None and before.may_have_landed,
         )
         self.claims.put_pod(claim)
@@ -269,6 +270,3 @@ class Ledger:
             claim, state=state, since=self._clock(), may_have_landed=state is State.UNANSWERED
         )
         self.claims.put_pod(moved)
-
-    def _claim(self, ask: PodRequest, allocation: Allocation, state: State) -> PodClaim:
-        return PodClaim.of(ask, allocation, state, since=self._clock())

@@ -215,8 +215,10 @@ class Pods:
             claims.placement(pod.spec.node_name, held, needs=self._needs(pod)),
             self._tickets(pod, held) if ask.asks_gpus else {},
         )
-        claim = dataclasses.replace(
-            PodClaim.of(ask, allocation, State.BOUND, since=0.0),
+        claim = PodClaim.of(
+            ask,
+            allocation,
+            State.BOUND,
             begun=_moment(pod.status.start_time),
             checkpointed=_moment(checkpointed_at(pod.metadata.annotations)),
             leaves=pod.metadata.deletion_timestamp is not None,
