@@ -19,8 +19,11 @@ class NeverAnswers:
     def __init__(self) -> None:
         self._nodes: object = None
         self._quotas: object = None
-        self._basis = object()
-        """It stands for the present nodes and quotas."""
+        self._nodes_basis, self._basis = object(), object()
+        """Objects that stand for the present nodes, and for the present nodes and quotas.
+
+        A class of jobs refers to them and not to the nodes, which would live as long as the class.
+        """
 
     def answer(self, cluster: Cluster, planner: QuotaPlanner, of: JobClass) -> Never | None:
         """Return why jobs of the class can never start; None: they can."""
@@ -32,6 +35,8 @@ class NeverAnswers:
     def basis(self, cluster: Cluster, planner: QuotaPlanner) -> object:
         """Return an object that stands for these nodes and quotas in the classes of jobs."""
         nodes = cluster.emptied()
+        if nodes is not self._nodes:
+            self._nodes_basis = object()
         if nodes is not self._nodes or planner.tree is not self._quotas:
             self._nodes, self._quotas, self._basis = nodes, planner.tree, object()
         return self._basis
@@ -48,6 +53,6 @@ class NeverAnswers:
 
     def _never_fits(self, cluster: Cluster, of: RequestClass) -> bool:
         known = of.never_fits
-        if known is None or known[0] is not self._nodes:
-            known = of.never_fits = self._nodes, never_fits(cluster, of.gang)
+        if known is None or known[0] is not self._nodes_basis:
+            known = of.never_fits = self._nodes_basis, never_fits(cluster, of.gang)
         return known[1]

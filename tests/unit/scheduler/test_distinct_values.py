@@ -10,7 +10,7 @@ from gpupack_kubeclient import objects
 from gpupack_scheduler.requests import pod_request
 
 ROUNDS = 1_300
-"""More than any of the tables that may keep so many of the latest, such as memos, holds."""
+"""Half of them fill every table that keeps a maximum of the latest entries, such as memos."""
 
 
 def entries(value, seen):
