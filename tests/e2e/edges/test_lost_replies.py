@@ -55,11 +55,13 @@ def operator_s(system, proxy):
 
 @pytest.fixture
 def gangs(kube, judged):
-    """Run a few gangs to their end under faults and return them."""
+    """Run a few gangs to their end under faults and return them; each worker has its own pod."""
 
     def run(proxy, *faults, seconds=240):
         proxy.begin(*faults)
-        jobs = [judged.job(f"gang-{i}", workers=WORKERS, gpus=2) for i in range(JOBS)]
+        jobs = [
+            judged.job(f"gang-{i}", workers=WORKERS, gpus=2, podPerWorker=True) for i in range(JOBS)
+        ]
         kube.submit(*jobs)
         ended = kube.wait_finished([job["metadata"]["name"] for job in jobs], seconds=seconds)
         proxy.faults = ()
