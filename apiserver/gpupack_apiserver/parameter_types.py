@@ -83,6 +83,12 @@ def fields_of(call: Call, field: str) -> list[str]:
     return [each.encode_name for each in fields]
 
 
+def header_of(call: Call, field: str) -> str:
+    """Return the name of the header that is this parameter."""
+    definition = getattr(_parameters(call)[field], "kwarg_definition", None)
+    return getattr(definition, "header", None) or getattr(definition, "name", None) or field
+
+
 def _body_value(call: Call, field: str) -> Any:
     found = call.scope.get("state", {}).get(PARSED_BODY)
     for step in _STEPS.findall(field):

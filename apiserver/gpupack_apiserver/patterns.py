@@ -5,7 +5,7 @@ import re
 from typing import Final
 
 from gpupack_apiserver.errors import invalid_cursor
-from gpupack_restapi.patterns import MODEL, NAME, NAME_OR_EMPTY
+from gpupack_restapi.patterns import IMAGE, MODEL, NAME, NAME_OR_EMPTY, VARIABLE_NAME
 
 DOTTED_NAME: Final = "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$"
 KEY: Final = "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?)?$"
@@ -23,6 +23,8 @@ IN_WORDS: Final = {
     NAME_OR_EMPTY: _NAME_IN_WORDS,
     KEY: "the namespace and the name, as in team-a/train",
     MODEL: "a model, such as H100 or A100-80GB",
+    IMAGE: "the name of an image, without spaces",
+    VARIABLE_NAME: "names with letters, digits, '-', '_' and '.', that begin with no digit",
     DOTTED_NAME: "lower-case letters, digits, '-' and '.', with a letter or digit at both ends",
 }
 

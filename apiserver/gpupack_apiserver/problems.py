@@ -24,6 +24,7 @@ from gpupack_apiserver.parameter_types import (
     MAX_CHARACTERS,
     choices_of,
     fields_of,
+    header_of,
     in_words,
     value_at,
 )
@@ -137,7 +138,8 @@ def answer_not_ready(_: Call, error: Exception) -> Response[bytes]:
 def answer_invalid_parameter(call: Call, error: ValidationException) -> Response[bytes]:
     """Answer a parameter or body that violates the schema, with the first error."""
     found = error.extra[0] if isinstance(error.extra, list) and error.extra else {}
-    field, text = str(found.get("key", "")), str(found.get("message", error.detail))
+    field = str(found.get("key", "")).removesuffix(_ANY_VALUE)
+    text = str(found.get("message", error.detail))
     if unknown := _UNKNOWN_FIELD.search(text):
         known = ", ".join(fields_of(call, field))
         fix = f"remove or correct it; the fields are {known}" if known else text
@@ -154,6 +156,8 @@ def answer_invalid_parameter(call: Call, error: ValidationException) -> Response
         return _problem(400, f"{field} is {value!r}: {fix}", field=field, value=value, fix=fix)
     choices, words = ", ".join(choices_of(call, field)), in_words(text)
     fix = f"use one of {choices}" if choices else f"write {words}" if words else text
+    if found.get("source") == "header":
+        field = header_of(call, field)
     name = "the body" if field == BODY else field
     is_given = value or field in call.query_params
     detail = f"{name} is {value!r}: {fix}" if is_given else f"{name}: {fix}"
@@ -163,8 +167,11 @@ def answer_invalid_parameter(call: Call, error: ValidationException) -> Response
 def _pattern_in_words(text: str) -> str:
     """Return the meaning of a violated pattern in words; empty: the error is another one."""
     found = _PATTERN.search(text)
-    return IN_WORDS.get(found[1], "") if found else ""
+    return IN_WORDS.get(found[1].replace("\\\\", "\\"), "") if found else ""
 
+
+_ANY_VALUE: Final = "[...]"
+"""The place of a value in a mapping, whose key is not reported."""
 
 _UNKNOWN_FIELD: Final = re.compile(r"unknown field `([^`]{1,64})`")
 _PATTERN: Final = re.compile(r"matching regex '(.*?)'(?: - at |$)", re.DOTALL)

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from gpupack_restapi.patterns import MODEL, NAME_OR_EMPTY
+from gpupack_restapi.patterns import IMAGE, MODEL, NAME_OR_EMPTY, VARIABLE_NAME
 
 MAX_GPUS: Final = 4096
 """Maximum GPUs of an allocation, as of a GPUJob in its CRD."""
@@ -106,9 +106,7 @@ class Allocation(msgspec.Struct, frozen=True):
 
 
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
-VariableName = Annotated[
-    str, msgspec.Meta(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")
-]
+VariableName = Annotated[str, msgspec.Meta(min_length=1, max_length=253, pattern=VARIABLE_NAME)]
 """Name of a variable in the API server's form: a pod that it refuses would end the allocation."""
 
 
@@ -123,7 +121,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             `restricted` require.
     """
 
-    image: Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^\S+$")]
+    image: Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=IMAGE)]
     command: Annotated[list[Word], msgspec.Meta(min_length=1, max_length=64)]
     environment: Annotated[dict[VariableName, Word], msgspec.Meta(max_length=100)] = {}
     non_root: bool = False

@@ -4,6 +4,7 @@
 import pytest
 
 TEAM = {"namespace": "team", "job": {"gpus": 1}}
+WORKLOAD = "allocations/team/allocation-1/workload"
 
 
 @pytest.mark.parametrize(
@@ -63,6 +64,9 @@ async def test_an_invalid_field_is_answered_with_value_and_fix(call, path, body,
         ("allocate", {"gpu_count": 1, "namespace": "Team"}, "namespace"),
         ("validate", {"gpu_count": 1, "gpu_type": "*"}, "gpu_type"),
         ("setup-pytorch", {"job": "train"}, "job"),
+        (WORKLOAD, {"image": "a b", "command": ["x"]}, "image"),
+        (WORKLOAD, {"image": "a", "command": ["x"], "environment": {"A B": "1"}}, "environment"),
+        (WORKLOAD, {"image": "a", "command": ["x"], "environment": {"A": 1}}, "environment"),
     ],
 )
 async def test_no_answer_shows_a_regular_expression(call, path, body, field):
@@ -106,6 +110,12 @@ async def test_an_empty_parameter_is_shown_as_any_other_value(call, path, field,
     found = await call(path, **{field: ""})
     assert found.status == 400
     assert found.body["detail"].startswith(f"{field} is '': {fix}")
+
+
+async def test_an_invalid_header_has_the_name_that_the_caller_sent(call):
+    found = await call("allocate", user="tenant", body={}, key="x" * 129)
+    assert (found.status, found.body["field"]) == (400, "Idempotency-Key")
+    assert found.body["detail"] == "Idempotency-Key: write text of at most 128 characters"
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"memory_gb": 1e400}', b"gpu_count=1"])
