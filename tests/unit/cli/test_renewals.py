@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gpupack doctor` compares served certificates with Secrets; a script replaces kubectl."""
 
+import asyncio
 import base64
 import contextlib
 import datetime as dt
+import re
 import ssl
 
 import pytest
@@ -133,6 +135,39 @@ async def test_a_pod_that_serves_another_certificate_is_reported_with_both_dates
     assert "Secret mine has another one" in found.message
     (found,) = findings(read, NOW + 2 * HOUR)
     assert found.level is Level.FAILED
+
+
+async def test_certificates_that_expire_on_the_same_day_have_their_times(folders):
+    held, served = (
+        ssl.PEM_cert_to_DER_cert(folders(name, lasts=lasts)[0].read_text())
+        for name, lasts in (("new", 2 * HOUR), ("old", HOUR))
+    )
+    read = Read((ServedCertificate("api-1", "mine", in_secret=held, in_handshake=served),))
+    (found,) = findings(read)
+    ends = re.findall(r"expires on (\S+(?: at \S+)?)", found.message.replace(",", ""))
+    assert ends[0] != ends[1]
+
+
+async def test_a_pod_that_ends_the_handshake_is_not_checked_and_the_port_is_named(
+    folders, tmp_path
+):
+    async def end(_, writer):
+        writer.transport.abort()
+
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(FORWARDS)
+    kubectl.chmod(0o755)
+    async with (
+        cluster([pod("api-1")], folders("one")[0]) as api,
+        await asyncio.start_server(end, "127.0.0.1", 0) as server,
+    ):
+        variables = {
+            "PATH": f"{tmp_path}:/usr/bin:/bin",
+            "FOUND": str(tmp_path / "found"),
+            "PORT": str(server.sockets[0].getsockname()[1]),
+        }
+        read = await read_served(Session(environ=variables), api, "system")
+    assert read.items[0].error.startswith("no TLS handshake at port 8444")
 
 
 async def test_an_expired_certificate_in_pod_and_secret_is_a_failure(asked, folders):

@@ -41,9 +41,10 @@ def renewals(seen: ClusterState) -> Iterator[Finding]:
 
 def _differs(each: ServedCertificate, now: dt.datetime) -> Finding:
     served, held = _end(each.in_handshake), _end(each.in_secret)
+    form = "%Y-%m-%d" if served.date() != held.date() else "%Y-%m-%d at %H:%M:%S"
     message = (
-        f"pod {each.pod} serves a certificate that expires on {served:%Y-%m-%d}, and Secret "
-        f"{each.secret} has another one, which expires on {held:%Y-%m-%d}"
+        f"pod {each.pod} serves a certificate that expires on {served:{form}}, and Secret "
+        f"{each.secret} has another one, which expires on {held:{form}}"
     )
     fix = (
         "a changed Secret reaches the pod within two minutes; after that the pod's log has the "

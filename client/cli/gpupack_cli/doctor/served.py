@@ -74,8 +74,11 @@ async def _read_pod(
         held = _secret_certificate(found)
         async with port_forward(session, f"pod/{name}", namespace, port) as local:
             shown = await _handshake_certificate(local)
-    except (errors.KubeError, CliError, OSError, TimeoutError, ValueError) as error:
-        return ServedCertificate(name, secret, error=str(error) or type(error).__name__)
+    except (errors.KubeError, CliError, ValueError) as error:
+        return ServedCertificate(name, secret, error=str(error))
+    except OSError as error:
+        why = f"no TLS handshake at port {port}: {error}".removesuffix(": ")
+        return ServedCertificate(name, secret, error=why)
     return ServedCertificate(name, secret, held, shown)
 
 

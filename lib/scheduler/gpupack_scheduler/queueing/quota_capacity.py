@@ -26,6 +26,7 @@ from gpupack_queue.tree import Tree, TreeNode
 
 MAX_MESSAGE: Final = 1024
 HELP: Final = "correct spec.gpus, or add nodes"
+OTHER_MODELS: Final = f'"{ANY_MODEL}" (models that no quota names)'
 
 
 class Shortfall(NamedTuple):
@@ -64,11 +65,12 @@ class CapacityReport:
         ]
         if not found:
             return None
-        return Shortfall(found[0].reason, "; ".join(each.message for each in found))
+        messages = "; ".join(each.message for each in found)
+        return Shortfall(found[0].reason, f"{messages}: {HELP}")
 
     def _shortfalls(self, key: ModelKey, limit: Limit) -> Iterator[Shortfall]:
         """Yield at most one reason for a model."""
-        there, model = self._capacity.get(key, 0), ANY_MODEL if key == ANY else key
+        there, model = self._capacity.get(key, 0), OTHER_MODELS if key == ANY else key
         has = f"{there // WHOLE_GPU} GPUs of the cluster count as {model}"
         if key != ANY and not there and not self._is_known(key):
             yield Shortfall(
@@ -76,10 +78,10 @@ class CapacityReport:
             )
         elif limit.nominal > there:
             guaranteed = f"the quota guarantees {limit.nominal // WHOLE_GPU} {model}"
-            yield Shortfall("NominalExceedsCapacity", f"{guaranteed}, and {has}: {HELP}")
+            yield Shortfall("NominalExceedsCapacity", f"{guaranteed}, and {has}")
         elif limit.nominal and self._nominal[key] > there:
             guaranteed = f"all quotas together guarantee {self._nominal[key] // WHOLE_GPU} {model}"
-            yield Shortfall("NominalSumExceedsCapacity", f"{guaranteed}, and {has}: {HELP}")
+            yield Shortfall("NominalSumExceedsCapacity", f"{guaranteed}, and {has}")
 
     def _is_known(self, key: ModelKey) -> bool:
         return any(may_match(key, model) for model in self._cluster.model_names.in_use)
@@ -88,8 +90,7 @@ class CapacityReport:
         a = self._cluster.arrays
         numbers = set(a.kind[a.capacity > 0].ravel().tolist()) - {ABSENT}
         nearest = nearest_models((key,), (a.kinds.values[number] for number in sorted(numbers)))
-        there = f" (there are {', '.join(nearest)})" if nearest else ""
-        return f"{there}: {HELP}"
+        return f" (there are {', '.join(nearest)})" if nearest else ""
 
 
 def _cohort(tree: Tree, name: str) -> TreeNode | None:

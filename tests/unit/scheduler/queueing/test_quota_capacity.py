@@ -42,13 +42,23 @@ def test_a_misspelt_model_is_named_with_the_models_that_exist(world):
     assert message.endswith(": correct spec.gpus, or add nodes")
 
 
-@pytest.mark.parametrize("model", ["H100", "*"])
-def test_a_quota_of_more_gpus_than_the_cluster_has_is_named_with_both(world, model):
+@pytest.mark.parametrize(
+    ("model", "named"), [("H100", "H100"), ("*", '"*" (models that no quota names)')]
+)
+def test_a_quota_of_more_gpus_than_the_cluster_has_is_named_with_both(world, model, named):
     assert found(world, {"model": model, "nominal": 9}) == Shortfall(
         "NominalExceedsCapacity",
-        f"the quota guarantees 9 {model}, and 8 GPUs of the cluster count as {model}: "
+        f"the quota guarantees 9 {named}, and 8 GPUs of the cluster count as {named}: "
         "correct spec.gpus, or add nodes",
     )
+
+
+def test_several_models_that_the_cluster_lacks_have_one_help(world):
+    limits = {"model": "H100", "nominal": 9}, {"model": "MI300X", "nominal": 1}
+    message = found(world, *limits).message
+    assert message.startswith("the quota guarantees 9 H100, and 8 GPUs of the cluster count as")
+    assert "; no node has a GPU of model MI300X" in message
+    assert message.count("correct spec.gpus") == 1
 
 
 def test_quotas_that_exceed_the_cluster_together_are_named_with_their_sum(world):
