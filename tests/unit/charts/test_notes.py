@@ -59,3 +59,10 @@ def test_notes_omit_the_namespace_of_burn_ins_without_burn_ins(notes):
 
 def test_notes_copy_no_credentials_without_pull_secrets(notes):
     assert "create secret" not in notes()
+
+
+def test_notes_say_that_network_policies_keep_prometheus_out(notes):
+    on, peer = "monitoring.enabled=true", 'networkPolicy.metricsFrom=[{"podSelector":{}}]'
+    assert "cannot reach the metrics of extender, operator and\nagents" in notes(on)
+    assert "metricsFrom" not in notes(on, peer)
+    assert "metricsFrom" not in notes(on, "networkPolicy.enabled=false")
