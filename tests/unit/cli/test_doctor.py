@@ -465,6 +465,20 @@ def test_a_certificate_is_reported_before_it_expires(sound, days, level, says):
     assert says in found.message
 
 
+def test_certificates_that_no_component_renews_are_reported(sound):
+    own = sound.secrets.items[0]
+    metadata = msgspec.structs.replace(own.metadata, labels=LABELS)
+    charts = Read((msgspec.structs.replace(own, metadata=metadata),))
+    seen = dataclasses.replace(sound, secrets=charts)
+    (found,) = said(secrets.certificates, seen, Level.FAILED)
+    assert "nothing issues or renews gpupack-extender-certificate" in found.message
+    issuer = part("gpupack-certificates", 1, 1)
+    there = Read((*sound.deployments.items, issuer))
+    assert not said(
+        secrets.certificates, dataclasses.replace(seen, deployments=there), Level.FAILED
+    )
+
+
 @pytest.mark.parametrize("data", [{}, {"tls.crt": "!"}, {"tls.crt": "cnViYmlzaA=="}])
 def test_a_secret_without_a_certificate_is_broken(sound, data):
     broken = built(views.Certificates, "gpupack-extender-certificate", data=data)

@@ -9,7 +9,7 @@ from typing import Final
 
 from gpupack_cli.doctor.cluster_state import ClusterState
 from gpupack_cli.doctor.finding import Finding, failed, ok, skipped, warning
-from gpupack_cli.doctor.needed_secrets import NeededSecret, needed_secrets
+from gpupack_cli.doctor.needed_secrets import NAME_LABEL, NeededSecret, needed_secrets
 from gpupack_cli.doctor.views import Certificates
 from gpupack_cli.figures import count
 
@@ -42,6 +42,15 @@ def certificates(seen: ClusterState) -> Iterator[Finding]:
         yield skipped(check, "no Secret with a certificate was found")
     for secret in found:
         yield _certificate(seen, secret)
+    issued = [
+        each.metadata.name for each in found if each.metadata.labels.get(NAME_LABEL) == "gpupack"
+    ]
+    if issued and not seen.deployments.refused and seen.deployments.named(ISSUER) is None:
+        yield failed(
+            check,
+            f"Deployment {ISSUER} is missing: nothing issues or renews {', '.join(issued)}",
+            fix="run `helm upgrade` of the chart again",
+        )
 
 
 def _needed(seen: ClusterState) -> tuple[NeededSecret, ...]:
