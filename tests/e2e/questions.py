@@ -18,7 +18,7 @@ from gpupack_crds.placement import by_worker
 MAX_JOBS = 8
 """In the namespace at a time; together they ask for more GPUs than there are."""
 HELD_SECONDS = 3600
-NEVER = "can never start on these nodes"
+NEVER = "can never start"
 CALM_SECONDS = 0.8
 SEARCH_SECONDS = 6.0
 """The extender searches victims for jobs of one request class, and estimates starts, every 5 s."""
