@@ -76,6 +76,7 @@ async def _endless(request):
     with contextlib.suppress(ConnectionError):
         while True:
             await response.write(b"x" * 65536)
+            await asyncio.sleep(0.001)  # The client shares the event loop and must have a turn.
     return response
 
 
