@@ -420,7 +420,7 @@ class BackfillReservations:
             self._cached_cluster = None
             self._computed.append(reservation)
             if reservation.placements is None:
-                self._heads.record_none(job.id, no_end_helps=reservation.no_end_helps)
+                self._heads.record_none(job, no_end_helps=reservation.no_end_helps)
             else:
                 self._heads.record_reservation(job.id)
             self._due_at = min(self._due_at, self._look_at(reservation))

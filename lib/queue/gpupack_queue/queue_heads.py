@@ -2,14 +2,16 @@
 """The queue heads of one cycle: the jobs that may have a backfill reservation.
 
 The maximum counts reservations, not heads. A head for which nothing can be reserved leaves its
-turn to the next one.
+turn to the next one, but only so often for one tenant: each such head costs a search, and no job
+passes the heads before the search.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from math import inf
 from typing import Final
 
-from gpupack_queue.job import Job, JobId
+from gpupack_queue.job import Job, JobId, Tenant
 from gpupack_queue.pending_jobs import PendingJob
 from gpupack_queue.state import State
 
@@ -17,6 +19,12 @@ MAX_BEHIND_OTHERS: Final = 16
 """The maximum number of heads that only the reservations of other heads leave without one.
 
 Their reservations are computed again every few seconds.
+"""
+
+MAX_HOPELESS: Final = 16
+"""The maximum number of heads of one tenant that no end of a running job helps.
+
+They are searched for again after an end of a job that was taken to run forever.
 """
 
 
@@ -34,8 +42,10 @@ class QueueHeads:
         """The heads that have not waited long: they hold back only jobs of lower priority."""
         self._reserving = [0, 0]
         """The number of heads that may have a reservation: those that have waited, early ones."""
-        self._hopeless: set[JobId] = set()
+        self._hopeless: dict[JobId, Tenant] = {}
         """The heads that no end of a running job helps."""
+        self._hopeless_of: Counter[Tenant] = Counter()
+        """The number of these heads by tenant."""
         self._behind_others: set[JobId] = set()
         """The heads that fit in no future with the reservations of earlier heads."""
         self._owners = self._previous_owners()
@@ -84,17 +94,22 @@ class QueueHeads:
         """Record that the head has a reservation."""
         if job in self._hopeless or job in self._behind_others:
             self._reserving[job in self.early] += 1
-            self._hopeless.discard(job)
             self._behind_others.discard(job)
+            if (tenant := self._hopeless.pop(job, None)) is not None:
+                self._hopeless_of[tenant] -= 1
 
-    def record_none(self, job: JobId, *, no_end_helps: bool) -> None:
+    def record_none(self, job: Job, *, no_end_helps: bool) -> None:
         """Record that nothing can be reserved for the head; later jobs may be heads instead.
 
         `no_end_helps`: whatever is reserved for other heads.
         """
-        self.record_reservation(job)
-        (self._hopeless if no_end_helps else self._behind_others).add(job)
-        self._reserving[job in self.early] -= 1
+        self.record_reservation(job.id)
+        if no_end_helps:
+            self._hopeless[job.id] = job.tenant
+            self._hopeless_of[job.tenant] += 1
+        else:
+            self._behind_others.add(job.id)
+        self._reserving[job.id in self.early] -= 1
         more, self._more = self._more, []
         for entry in more:
             if self._may_have_reservation(entry):
@@ -118,6 +133,8 @@ class QueueHeads:
         Shares go up and down, and the order changes with them. A job with a reservation keeps it,
         as long as no more urgent job lacks one.
         """
+        if self._hopeless_of[entry.job.tenant] >= MAX_HOPELESS:
+            return False
         is_early, priority = entry.job.id in self.early, entry.job.priority
         alike = self._reserving[is_early]
         if alike >= self._maximum or len(self._behind_others) > MAX_BEHIND_OTHERS:

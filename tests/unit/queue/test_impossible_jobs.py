@@ -98,6 +98,18 @@ def test_jobs_that_only_endless_jobs_prevent_leave_reservations_to_others(worker
     assert world.end("a").decide(at=100).where["pair"] == "n3/0 n3/1"
 
 
+def test_jobs_of_many_different_requests_behind_notebooks_do_not_stop_other_jobs_for_long():
+    rules = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=0)
+    world = World(node("n1", 2), node("n2", 2), rules=rules)
+    world.runs("notebook1", "n1/0", duration=inf).runs("notebook2", "n2/0", duration=inf)
+    for number in range(200):
+        asked = Request(gpus=2, cpu=1 + number)
+        world.submit(f"large{number}", request=asked, tenant="many", duration=600.0)
+    world.submit("small", 1, "other", duration=60.0)
+    admitted = (world.queue.cycle(world.cluster, 0.0, world.plan).admitted for _ in range(30))
+    assert [admit.job for found in admitted for admit in found][:1] == ["small"]
+
+
 @pytest.mark.parametrize("kw", IMPOSSIBLE)
 @pytest.mark.parametrize("scope", ["cohort", "cluster"])
 def test_in_strict_order_an_impossible_job_blocks_no_other_job(kw, scope):
