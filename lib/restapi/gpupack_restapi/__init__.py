@@ -13,8 +13,8 @@
     problem      errors
 
 Clients ignore fields that a newer server adds. A field that is added later has a default, so that
-clients can read an older server's answer. A value that is added to a Literal of an answer needs a
-new version of the calls.
+clients can read an older server's answer. A field with named values is a text (`patterns.values`),
+so that clients accept a value of a newer server.
 """
 
 from typing import Final

@@ -2,13 +2,13 @@
 """GPUJobs, and standalone pods that wait for GPUs."""
 
 import datetime as dt
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 
-from gpupack_restapi.patterns import NAME_OR_EMPTY
+from gpupack_restapi.patterns import NAME_OR_EMPTY, values
 
-Kind = Literal["GPUJob", "Pod"]
+Kind = Annotated[str, values("GPUJob", "Pod")]
 
 MAX_JOB_NAME: Final = 52
 """Maximum characters of a GPUJob's name, as in its CRD."""

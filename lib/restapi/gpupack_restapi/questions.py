@@ -6,14 +6,15 @@ clients send as the user wrote them.
 """
 
 import datetime as dt
-from typing import Literal
+from typing import Annotated
 
 import msgspec
 
 from gpupack_restapi.holders import HolderView
 from gpupack_restapi.jobs import Kind, WorkerView
+from gpupack_restapi.patterns import values
 
-StartKind = Literal["Now", "At", "WhenReleased", "Never", "Unknown"]
+StartKind = Annotated[str, values("Now", "At", "WhenReleased", "Never", "Unknown")]
 
 
 class JobRef(msgspec.Struct, frozen=True):
@@ -106,7 +107,7 @@ class Outcome(msgspec.Struct, frozen=True):
         would_help: changes that would let it start; their further effects are not computed.
     """
 
-    outcome: Literal["Starts", "Waits", "Never"]
+    outcome: Annotated[str, values("Starts", "Waits", "Never")]
     reason: str
     message: str
     workers: tuple[WorkerView, ...]
