@@ -59,9 +59,10 @@ def test_a_node_request_is_shown_only_where_there_is_one(state, shown):
 
 
 @pytest.mark.parametrize(
-    ("indices", "shown"), [((1,), "GPU index 1"), ((0, 1), "GPU indices 0, 1")]
+    ("indices", "shown"),
+    [((1,), "GPU index 1"), ((0, 1), "GPU indices 0, 1"), ((0, None), "GPU indices 0, GPU-None")],
 )
-def test_what_if_labels_gpu_indices(indices, shown):
+def test_what_if_labels_gpu_indices_and_a_gpu_without_one_has_its_uuid(indices, shown):
     devices = [HeldDevice(index, f"GPU-{index}", 100, 80_000) for index in indices]
     answer = answer_of("Starts", workers=[WorkerView(0, "a", devices)])
     assert format_answer(answer)[1] == f"  worker 0: a, {shown}"

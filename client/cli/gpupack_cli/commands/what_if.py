@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gpupack what-if`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,14 +89,10 @@ def format_answer(answer: Outcome) -> list[str]:
         lines[0] += f": {plain(answer.reason)}"
     if answer.message:
         lines.append(f"  {plain(answer.message)}")
-    for each in answer.workers:
-        devices = ", ".join(
-            f"{d.index}" + (f" ({_part(d)})" if d.percent < 100 else "")  # noqa: PLR2004 - percent
-            for d in each.devices
-        )
-        noun = "index" if len(each.devices) == 1 else "indices"
-        on_it = f", GPU {noun} {devices}" if devices else ""
-        lines.append(f"  worker {each.worker}: {plain(each.node)}{on_it}")
+    lines += [
+        f"  worker {each.worker}: {plain(each.node)}{_devices_text(each.devices)}"
+        for each in answer.workers
+    ]
     if answer.outcome == "Waits":
         lines += queue_lines(
             answer.position,
@@ -111,6 +108,20 @@ def format_answer(answer: Outcome) -> list[str]:
     if answer.would_help:
         lines += ["What would help:", *(f"  - {plain(each)}" for each in answer.would_help)]
     return lines
+
+
+def _devices_text(devices: Sequence[HeldDevice]) -> str:
+    """Return «, GPU indices 0, 1»; a GPU that its node does not list now has its UUID."""
+    if not devices:
+        return ""
+    noun = "index" if len(devices) == 1 else "indices"
+    return f", GPU {noun} {', '.join(map(_device_text, devices))}"
+
+
+def _device_text(device: HeldDevice) -> str:
+    name = plain(device.uuid) if device.index is None else str(device.index)
+    is_whole = device.percent >= 100  # noqa: PLR2004 - percent
+    return name if is_whole else f"{name} ({_part(device)})"
 
 
 def _part(device: HeldDevice) -> str:
