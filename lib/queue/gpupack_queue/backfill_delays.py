@@ -4,9 +4,9 @@
     lacks GPUs ─► would fit without jobs that were backfilled ─delay─► those in the way are
     preempted
 
-These jobs were speculatively backfilled before it. During the delay no further job is,
-and no job takes the places that the queue head would have. Guests that exceed their estimates are
-preempted first. A job that is not in the way is spared.
+These jobs were speculatively backfilled before it. During the delay no further job is, and no job
+takes the places that the queue head would have. Those that exceed their estimates are preempted
+first. A job that is not in the way is spared.
 """
 
 from collections.abc import Sequence

@@ -122,7 +122,7 @@ class BackfillReservations:
         return self._heads.any_before(job) and len(self._reservations()) < len(self._heads)
 
     def would_delay(self, entry: PendingJob) -> bool:
-        """Tell whether a job of this request_class is known to delay a queue head now.
+        """Tell whether a job of this request class is known to delay a queue head now.
 
         That is known if an earlier job of the request class was refused and nothing was released
         since, unless this job ends in time. The result is also true where the delay is unknown in

@@ -118,9 +118,9 @@ class Explainer:
         return WhenReleased(preempts_at=begins, latest=by)
 
     def _is_head(self, entry: PendingJob) -> bool:
-        """Tell whether jobs may be preempted for it: only for the first of its job_class.
+        """Tell whether jobs may be preempted for it: only for the first of its job class.
 
-        A job that does not wait in the queue is alone in its job_class.
+        A job that does not wait in the queue is alone in its job class.
         """
         return not entry.job_class.entries or entry.job_class.head is entry
 

@@ -41,7 +41,7 @@ class Job:
     `preempts` False: no job is preempted for it. `avoid`: nodes on which it failed recently; it
     uses them only if it fits nowhere else. `movable`: it loses little when it is stopped and
     restarted elsewhere. `extra_workers`: the number of them that may run with its gang, each of
-    them a job (elastic.py). `extends`: for an extra worker, the gang that it belongs to.
+    them a job (elastic_gangs.py). `extends`: for an extra worker, the gang that it belongs to.
     `held_since`: the time since which it has its GPUs, at first as an earlier job; None: since its
     start. `grace_seconds`: the time that it may take to end once it is preempted.
     """

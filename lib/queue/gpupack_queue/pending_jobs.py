@@ -30,7 +30,7 @@ A request class that failed before those is tried again without a check.
 """
 
 _MAX_REQUEST_CLASSES = 512
-"""The number of shapes that are kept although no job of them waits.
+"""The number of request classes that are kept although no job of them waits.
 
 The next job of a request class that failed need not be tried.
 """
@@ -38,7 +38,7 @@ The next job of a request class that failed need not be tried.
 
 @dataclass(slots=True, eq=False)
 class PendingJob:
-    """A pending job; `since`: when it came, or came back."""
+    """A pending job; `pending_since`: when it was submitted, or submitted again."""
 
     job: Job
     rank: Rank

@@ -33,7 +33,7 @@ class JobEnds:
     """The ends of running jobs; several jobs may have one end.
 
     `times`: the time of each end; infinity: unknown. `lines`: of each job its key in `running`.
-    `end_of`: by this key the number of the job's end, or NEVER. `is_estimated`: whether any job is
+    `end_of`: by this key the number of the job's end, or NO_END. `is_estimated`: whether any job is
     expected to end before its deadline.
 
     The six columns from `node` to `memory` contain what each job holds on each node, sorted by
@@ -80,7 +80,7 @@ class FeasibleEnds:
 class ProjectedCluster:
     """The cluster at a later moment, as an overlay that belongs to this object; mutable.
 
-    `removed`: jobs that run and count as removed, so the cluster is without them. `taken`: jobs
+    `removed`: jobs that run and count as removed, so the cluster is without them. `placed`: jobs
     that do not run yet and are placed in the cluster.
     """
 
@@ -188,7 +188,7 @@ class ProjectedCluster:
         return tuple(self._placed)
 
     def remove(self, job: JobId) -> None:
-        """Undo `take` or `adopt`; no effect on other jobs."""
+        """Undo `place` or `adopt`; no effect on other jobs."""
         for worker, placement in enumerate(self._placed.pop(job, ())):
             holder = holder_name(job, worker)
             if self.cluster.placement_of(holder) is None:
@@ -246,7 +246,7 @@ def adopt_job(cluster: Cluster, job: Job, placements: Places) -> None:
 
 
 def release_job(cluster: Cluster, job: Job, placements: Places) -> None:
-    """Undo `take` or `adopt`."""
+    """Undo `allocate_job` or `adopt_job`."""
     for worker in range(len(placements)):
         cluster.give_back(holder_name(job.id, worker))
 

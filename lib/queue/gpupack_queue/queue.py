@@ -145,7 +145,7 @@ class Queue:
     ) -> None:
         """Record that the job runs there since `now`, after its admission was written.
 
-        An extra worker is given as `extra_of` its gang, which runs.
+        An extra worker is given as `extra_worker` of its gang, which runs.
 
         `since`: an earlier start, where the owner found the job running.
         """

@@ -122,8 +122,8 @@ class BackfillReservation:
     def _ends_before(self, running: RunningJob, *, is_speculative: bool) -> bool:
         """Tell whether the job ends in time, or can be preempted for the queue head.
 
-        Extra workers are preempted for any pending job. A guest that is expected to end in time
-        counts as ending then, since it can be preempted if it does not.
+        Extra workers are preempted for any pending job. A speculatively backfilled job
+        that is expected to end in time counts as ending then: it can be preempted if it does not.
         """
         if running.job.extends is not None:
             return True

@@ -9,7 +9,7 @@ through the sets in the order of their cost in time: for jobs of one worker, nod
 order of a lower bound of the cost there; for gangs, with few candidates. Otherwise space for one
 worker after another is made where it is cheapest. In the end every victim that is not needed is
 spared. Where the quota refuses the result, other jobs are preempted, too, wherever they run
-(relief.py).
+(additional_victims.py).
 
 Bounds decide what is planned and which jobs are examined (bounds.py): most nodes cannot have space
 for a worker, whichever jobs end there, or only at a higher cost than a known set.
@@ -51,7 +51,7 @@ _RowsByCost = list[tuple[float, int]]
 
 
 class VictimSearch:
-    """The search for one job; the cluster is that of a sheet and stays as it is."""
+    """The search for one job; the cluster is that of a session and stays as it is."""
 
     def __init__(
         self,
