@@ -229,7 +229,8 @@ class Calls:
             )
         said = problem.detail or problem.title or f"status {answer.status_code}"
         if problem.field and not said.startswith(problem.field):
-            said = f"{problem.field}: {problem.value!r}: {said}"
+            value = f": {problem.value!r}" if problem.value else ""
+            said = f"{problem.field}{value}: {said}"
         if problem.fix and problem.fix not in said:
             said += f"; {problem.fix}"
         if answer.status_code == UNAUTHORIZED:

@@ -160,6 +160,13 @@ def test_a_closed_connection_suggests_a_rejected_certificate(serve, ends, says):
         backend.validate(TWO)
 
 
+def test_a_refusal_shows_no_value_where_the_answer_has_none(serve):
+    refusal = problem(401, detail="this call needs a token", field="Authorization")
+    backend, _ = serve((401, refusal), token=None)
+    with pytest.raises(CallRefused, match=r"^Authorization: this call needs a token; set GPUPACK"):
+        backend.allocate(TWO, Patience(0, 600))
+
+
 def test_two_allocations_have_two_keys(serve):
     backend, server = serve((201, HELD), (201, HELD))
     backend.allocate(TWO, Patience(0, 600))
