@@ -5,20 +5,18 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
-from typing import Final
 
 from gpupack_placement.cluster import Cluster
 from gpupack_queue.future_statement import FutureStatement
 from gpupack_queue.job import Job, JobId, Places, RunningJob
 from gpupack_queue.pending_jobs import PendingJob
-from gpupack_queue.projected_cluster import JobEnds, ProjectedCluster, adopt_job
+from gpupack_queue.projected_cluster import adopt_job
 from gpupack_queue.queue_heads import QueueHeads
-from gpupack_queue.reservation import BackfillReservation, Planner, earliest_fit
+from gpupack_queue.reservation import BackfillReservation, Planner
+from gpupack_queue.reservation_planner import CycleChanges, ReservationPlanner
 from gpupack_queue.session import Session
 from gpupack_queue.state import State
-
-RECOMPUTE_AFTER_SECONDS: Final = 5.0
-"""The seconds for which a reservation stands that rests on overdue or unknown ends of jobs."""
+from gpupack_queue.stored_reservations import StoredReservations
 
 
 class BackfillReservations:
@@ -45,30 +43,12 @@ class BackfillReservations:
         self.is_postponed = False
         """Whether a reservation is to be computed in a later cycle."""
         self._heads = QueueHeads(state, now)
-        self._void: set[JobId] = set()
-        """The heads whose reservation of an earlier cycle does not hold in this one."""
         self._computed: list[BackfillReservation] = []
-        self._starting: list[RunningJob] = []
-        self._preemptions: list[tuple[Job, Places, Sequence[RunningJob]]] = []
-        """The preemptors of this cycle, each with its places and its victims."""
-        self._has_moves = False
-        """Whether a job moves in this cycle: earlier reservations count it at its former place."""
-        self._speculative: dict[JobId, set[JobId]] = {}
-        """Jobs that are speculatively backfilled in this cycle, each with the heads it passes."""
-        self._cached_ends: tuple[int, JobEnds] | None = None
-        """The ends of running jobs, with the number of jobs that start in this cycle.
-
-        They serve heads before which no job was speculatively backfilled.
-        """
+        self._changes = CycleChanges()
+        self._planner = ReservationPlanner(state, session, plan, now, self._changes)
+        self._stored = StoredReservations(state, session, plan, now, self._changes)
         self._cached_cluster: tuple[frozenset[JobId], Cluster] | None = None
         """The heads whose places are held, and the cluster in which they are."""
-        self._placed: list[tuple[BackfillReservation, JobId]] = []
-        """The reservations in whose future a job of this cycle is placed, each with the job.
-
-        The job does not run until its start is reported.
-        """
-        self._skipped: set[JobId] = set()
-        """The heads that may fit now."""
         self.has_computed = False
         """Whether a reservation was computed in this cycle."""
         self._due_at = inf
@@ -94,23 +74,23 @@ class BackfillReservations:
         It stays a head.
         """
         if entry.job.id in self._state.heads:
-            self._skipped.add(entry.job.id)
+            self._stored.skipped.add(entry.job.id)
             self.add_head(entry)
 
     def record_start(self, running: RunningJob) -> None:
         """Record that a job was admitted in this cycle."""
-        self._starting.append(running)
+        self._changes.starting.append(running)
         if self._cached_cluster is not None:
             adopt_job(self._cached_cluster[1], running.job, running.placements)
 
     def record_preemption(self, job: Job, places: Places, victims: Sequence[RunningJob]) -> None:
         """Record that these jobs are preempted for the job in this cycle."""
-        self._preemptions.append((job, places, victims))
+        self._changes.preemptions.append((job, places, victims))
         self._cached_cluster = None
 
     def record_move(self) -> None:
         """Record that a job moves in this cycle."""
-        self._has_moves = True
+        self._changes.has_moves = True
         self._cached_cluster = None
 
     def stop_computing(self) -> None:
@@ -176,11 +156,11 @@ class BackfillReservations:
                     return False
                 else:
                     crossed.add(reservation.job.id)
-        self._placed += ((reservation, job.id) for reservation in placed)
+        self._stored.placed += ((reservation, job.id) for reservation in placed)
         self._move(moved)
         self._discard(crossed)
         if passed - crossed:
-            self._speculative[job.id] = passed - crossed
+            self._changes.speculative[job.id] = passed - crossed
         return True
 
     def is_move_postponed(self, entry: PendingJob) -> bool:
@@ -292,7 +272,7 @@ class BackfillReservations:
         ) <= reservation.start_at < inf and self._may_backfill_on_estimate(job, reservation)
 
     def _surely_ends_before(self, job: Job, reservation: BackfillReservation) -> bool:
-        if reservation.start_at == inf and reservation.basis != self._basis():
+        if reservation.start_at == inf and reservation.basis != self._stored.basis():
             return False  # a job without a deadline has ended: a start time may be known now
         return reservation.surely_ends_before(job.latest_end(self._now))
 
@@ -344,7 +324,7 @@ class BackfillReservations:
         """Discard these reservations and those that rest on them; they are computed when needed."""
         if not heads:
             return
-        self._void |= heads
+        self._stored.void |= heads
         made = (
             number
             for number, reservation in enumerate(self._computed)
@@ -380,18 +360,18 @@ class BackfillReservations:
         `complete` False: not all jobs were tried, and the heads of the last cycle may still be
         heads.
         """
-        for reservation, job_id in self._placed:
+        for reservation, job_id in self._stored.placed:
             reservation.cluster_then.remove(job_id)
         for reservation in self._computed:
-            for running in self._starting:
+            for running in self._changes.starting:
                 reservation.cluster_then.remove_running(running)
-        for running in self._starting:
+        for running in self._changes.starting:
             self._state.speculative.remove(running.job.id)
-        for job, heads in self._speculative.items():
+        for job, heads in self._changes.speculative.items():
             self._state.speculative.add(job, heads)
         found = [entry.job.id for entry in self._heads]
         if not complete:
-            starting = {running.job.id for running in self._starting}
+            starting = {running.job.id for running in self._changes.starting}
             before = (job for job in self._state.heads if job in self._state.pending)
             found += [job for job in before if job not in starting and job not in found]
         self._state.heads = tuple(found)
@@ -400,7 +380,7 @@ class BackfillReservations:
         old = [
             reservation
             for reservation in self._state.backfill_reservations
-            if reservation.job.id not in made | self._void
+            if reservation.job.id not in made | self._stored.void
         ]
         self._state.backfill_reservations = [
             reservation for reservation in (*self._computed, *old) if reservation.job.id in heads
@@ -410,168 +390,24 @@ class BackfillReservations:
         """Return the reservations of all heads, or of the first ones: the rest is put off."""
         while len(self._computed) < len(self._heads):
             job = self._heads[len(self._computed)].job
-            reservation = self._valid_reservation(job)
+            reservation = self._stored.valid(job, self._computed)
             if reservation is None and not self._computations_left:
                 self.is_postponed, self._due_at = True, self._now
                 break
             if reservation is None:
                 self._computations_left -= 1
-                reservation = self._compute(job)
+                self.has_computed = True
+                reservation = self._planner.compute(
+                    job,
+                    self._computed,
+                    may_fit_now=job.id in self._stored.skipped,
+                    basis=self._stored.basis(),
+                )
             self._cached_cluster = None
             self._computed.append(reservation)
             if reservation.placements is None:
                 self._heads.record_none(job, no_end_helps=reservation.no_end_helps)
             else:
                 self._heads.record_reservation(job.id)
-            self._due_at = min(self._due_at, self._look_at(reservation))
+            self._due_at = min(self._due_at, self._stored.due_at(reservation))
         return self._computed
-
-    def _look_at(self, reservation: BackfillReservation) -> float:
-        """Return the time at which time alone makes a computation of the reservation due."""
-        if reservation.placements is None or (
-            reservation.start_at == inf and reservation.basis == self._basis()
-        ):
-            return inf
-        lasts = reservation.computed_at + RECOMPUTE_AFTER_SECONDS
-        return lasts if reservation.start_at == inf else max(lasts, reservation.start_at)
-
-    def _basis(self) -> tuple[object, ...]:
-        """Return what a reservation without a start time depends on."""
-        return self._state.open_ends, self._state.endless_ends, tuple(self._state.reserved)
-
-    def _valid_reservation(self, job: Job) -> BackfillReservation | None:
-        found = None if job.id in self._void else self._state.reservation_of(job)
-        if found is None or found.disruptions != self._state.disruptions or self._has_moves:
-            return None
-        if found.no_end_helps and not self._preemptions and found.basis[1:] == self._basis()[1:]:
-            return None if self._fits_now(found) else found
-        if not self._agrees_with_decisions(found) or self._fits_now(found):
-            self._void.add(job.id)
-            return None
-        lasts = found.computed_at + RECOMPUTE_AFTER_SECONDS
-        return (
-            found
-            if self._now < (lasts if found.start_at == inf else max(lasts, found.start_at))
-            else None
-        )
-
-    def _agrees_with_decisions(self, found: BackfillReservation) -> bool:
-        """Tell whether it agrees with the decisions of this cycle and with earlier reservations."""
-        self._remove_jobs_behind(found)
-        return (
-            all(
-                found.include_start(one, is_speculative=self._is_speculative_before(one, found.job))
-                for one in self._starting
-            )
-            and all(found.include_preemption(*each) for each in self._preemptions)
-            and all(found.include_reservation(other) for other in self._computed)
-        )
-
-    def _is_speculative_before(self, running: RunningJob, head: Job) -> bool:
-        job = running.job.id
-        return job in self._state.speculative.jobs_before(
-            head.id
-        ) or head.id in self._speculative.get(job, ())
-
-    def _fits_now(self, found: BackfillReservation) -> bool:
-        """Tell whether a head that is not admitted in this cycle fits sooner than estimated."""
-        if found.job.id not in self._skipped or found.start_at <= self._now:
-            return False
-        return self._plan(self._session.cluster, found.job) is not None
-
-    def _remove_jobs_behind(self, found: BackfillReservation) -> None:
-        """Remove jobs that may now be behind it: they were before it, and still wait."""
-        before = {reservation.job.id for reservation in self._computed} | {
-            job_id for _, job_id in self._placed
-        }
-        for other in found.cluster_then.placed_jobs():
-            behind = other not in before and other != found.job.id
-            if behind and other in self._state.pending and other not in self._state.reserved:
-                found.cluster_then.remove(other)
-
-    def _compute(self, job: Job) -> BackfillReservation:
-        """Compute the reservation of a head, with the reservations of the heads before it held.
-
-        Jobs that were backfilled before the head and all extra workers count as removed.
-        """
-        self.has_computed = True
-        cluster = self._session.cluster.overlay()
-        backfilled = self._speculative_before(job)
-        extras = self._extra_workers()
-        removed = {one.job.id: one for one in (*backfilled, *extras)}
-        for one in removed.values():
-            for placement in one.placements:
-                cluster.assume_free(placement)
-        starting = {one.job.id for one in self._starting}
-        reserved = {
-            job_id: each.placements
-            for job_id, each in self._state.reserved.items()
-            if job_id not in starting
-        }
-        future = ProjectedCluster(cluster, self._ends(backfilled), removed=removed, placed=reserved)
-        placements: Places | None
-        is_estimated = (
-            future.is_estimated and self._state.quota.rules.max_backfill_delay_seconds < inf
-        )
-        for other in self._computed:
-            future.adopt(other.job, other.placements or ())
-        may_fit = backfilled or extras or job.id in self._skipped
-        placements = self._plan(cluster, job) if may_fit else None
-        at = self._now
-        if placements is None:
-            at, placements = earliest_fit(future, job, self._plan)
-        future.adopt(job, placements or ())
-        return BackfillReservation(
-            job,
-            at,
-            future,
-            placements,
-            self._state.disruptions,
-            self._now,
-            is_estimated,
-            no_end_helps=placements is None and self._no_end_helps(job, removed, reserved),
-            basis=self._basis(),
-        )
-
-    def _no_end_helps(
-        self, job: Job, removed: Mapping[JobId, RunningJob], reserved: Mapping[JobId, Places]
-    ) -> bool:
-        """Tell whether a head fits in no future, whatever is reserved for other heads."""
-        if not any(other.placements for other in self._computed):
-            return True
-        cluster = self._session.cluster.overlay()
-        for one in removed.values():
-            for placement in one.placements:
-                cluster.assume_free(placement)
-        if self._plan(cluster, job) is not None:
-            return False
-        ends = self._ends([one for one in removed.values() if one.job.extends is None])
-        future = ProjectedCluster(cluster, ends, removed=removed, placed=reserved)
-        return earliest_fit(future, job, self._plan)[1] is None
-
-    def _speculative_before(self, job: Job) -> list[RunningJob]:
-        """Return the jobs that were speculatively backfilled before the job.
-
-        They can be preempted for it, so its reservation does not depend on their ends.
-        """
-        known = set(self._state.speculative.jobs_before(job.id))
-        running = [self._state.running.get(job) for job in known - self._state.running_victims()]
-        return [one for one in running if one is not None] + [
-            one for one in self._starting if job.id in self._speculative.get(one.job.id, ())
-        ]
-
-    def _extra_workers(self) -> list[RunningJob]:
-        """Return the extra workers of elastic gangs, which are preempted for any pending job."""
-        starting = [running for running in self._starting if running.job.extends is not None]
-        return [*self._state.running.extra_workers.values(), *starting]
-
-    def _ends(self, backfilled: Sequence[RunningJob]) -> JobEnds:
-        """Return the ends of jobs that run and of jobs that start in this cycle."""
-        table = self._state.running.table
-        if backfilled:
-            return table.expected_ends(
-                self._now, self._starting, [job.job.id for job in backfilled]
-            )
-        if self._cached_ends is None or self._cached_ends[0] != len(self._starting):
-            self._cached_ends = len(self._starting), table.expected_ends(self._now, self._starting)
-        return self._cached_ends[1]
