@@ -27,6 +27,7 @@ ABOUT_ATTACKS = (
 BLOCK = re.compile(r"^ *```(?:sh|console)?\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]+)`")
 PYTHONPATH = re.compile(r"PYTHONPATH=([\w./:-]+)")
+POLICY = re.compile(r"^kind: ValidatingAdmissionPolicy\nmetadata:\n  name: (\S+)", re.MULTILINE)
 OWN_PATH = re.compile(
     r"(?<![\w./-])((?:agent|apiserver|benchmarks|charts|client|crds|docs|examples|extender|hack|lib"
     r"|operator|simulator|tests|workloads)/[\w./-]+\w)"
@@ -85,6 +86,14 @@ def test_files_and_folders_that_a_command_names_exist(document):
         named += OWN_PATH.findall(code)
     missing = {path for path in named if not path.startswith(".dev") and not (ROOT / path).exists()}
     assert missing <= {"lib/placement/gpupack_placement/policies/smallest_node.py"}
+
+
+def test_the_page_about_the_installation_names_every_admission_policy():
+    templates = (ROOT / "charts" / "gpupack" / "templates").glob("**/*.yaml")
+    policies = {name for path in templates for name in POLICY.findall(path.read_text())}
+    text = (ROOT / "docs" / "install.md").read_text()
+    assert "gpupack-checkpoints" in policies
+    assert {name for name in policies if f"`{name}`" not in text} == set()
 
 
 def test_every_decision_is_numbered_once_and_says_what_was_decided():
