@@ -137,7 +137,7 @@ class QueueHeads:
             return False
         is_early, priority = entry.job.id in self.early, entry.job.priority
         alike = self._reserving[is_early]
-        if alike >= self._maximum or len(self._behind_others) > MAX_BEHIND_OTHERS:
+        if alike >= self._maximum or len(self._behind_others) >= MAX_BEHIND_OTHERS:
             return False
         if not is_early:
             alike += sum(other.priority >= priority for other in self._owners.values())
