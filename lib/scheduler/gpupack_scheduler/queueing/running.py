@@ -11,6 +11,7 @@ as a pod of its namespace, whatever attempt of whatever job it names.
 """
 
 import dataclasses
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -246,6 +247,7 @@ class RunningHolders:
             self._start(found, held, now, since=began)
         if isinstance(pod, PodClaim):
             self._see_checkpoint(job, pod.checkpointed, now)
+            self._see_pod_deadline(job, pod, now)
 
     def _see_nodes(self, nodes: Collection[NodeName], now: float) -> None:
         """Update jobs with device tokens on these nodes, whose GPUs are assumed again."""
@@ -298,6 +300,17 @@ class RunningHolders:
                 duration = max(until - running.started, 1.0) if ends else None
                 job = dataclasses.replace(running.job, duration=duration)
                 self._queue.update_running(job, running.placements, self._ledger.cluster, now)
+
+    def _see_pod_deadline(self, job: JobId, pod: PodClaim, now: float) -> None:
+        """Use the deadline of a standalone pod, which the kubelet counts from its start."""
+        running = self._queue.state.running.get(job)
+        if running is None or pod.begun is None or pod.duration is None or pod.duration == math.inf:
+            return
+        until = pod.begun + pod.duration
+        if abs(until - running.latest_end) >= SAME_DEADLINE_SECONDS:
+            duration = max(until - running.started, 1.0)
+            found = dataclasses.replace(running.job, duration=duration)
+            self._queue.update_running(found, running.placements, self._ledger.cluster, now)
 
     def _see_movable(self, uids: Collection[str], now: float) -> None:
         """Update whether running jobs may move, which can change while they run."""

@@ -223,6 +223,25 @@ def test_a_pod_began_when_its_kubelet_did(world):
     assert running.started == 1003.0
 
 
+def test_the_deadline_of_a_pod_counts_from_the_start_by_its_kubelet_and_may_change(world):
+    bound = pod("p", on="a", devices=whole("a", 0))
+
+    def shows(seconds, begun=None):
+        spec = msgspec.structs.replace(bound.spec, active_deadline_seconds=seconds)
+        start = None if begun is None else dt.datetime.fromtimestamp(begun, dt.UTC)
+        status = msgspec.structs.replace(bound.status, start_time=start)
+        world.ledger.pods.upsert(msgspec.structs.replace(bound, spec=spec, status=status))
+        world.decide()
+        (running,) = world.admissions.queue.state.running
+        return running.latest_end
+
+    world.now = 1000
+    assert shows(600) == 1600.0
+    world.now = 1100
+    assert shows(600, begun=1060) == 1660.0
+    assert shows(300, begun=1060) == 1360.0
+
+
 def test_a_job_that_lost_its_unrecorded_placement_is_notified(world):
     world.ledger.jobs.upsert(job("train"))
     world.asks("train")
