@@ -408,7 +408,7 @@ Certificates that component `certificates` issues: those for which no Secret is 
 {{- if le (int .Values.scheduler.kubeScheduler.extenderTimeoutSeconds) (int $bindSeconds) }}
 {{- fail (printf "scheduler.kubeScheduler.extenderTimeoutSeconds (%v) must be more than %v, the time that operator.bindTimeoutSeconds and bindWorkersPerSecond give a gang of 1,024 workers: otherwise kube-scheduler gives up Bindings that wait for the rest of their gang" .Values.scheduler.kubeScheduler.extenderTimeoutSeconds $bindSeconds) }}
 {{- end }}
-{{- if gt (include "gpupack.seconds" .Values.monitoring.scrapeTimeout | int) (include "gpupack.seconds" .Values.monitoring.interval | int) }}
+{{- if and .Values.monitoring.enabled (gt (include "gpupack.seconds" .Values.monitoring.scrapeTimeout | int) (include "gpupack.seconds" .Values.monitoring.interval | int)) }}
 {{- fail (printf "monitoring.scrapeTimeout (%s) is more than monitoring.interval (%s): prometheus-operator ignores such PodMonitors" .Values.monitoring.scrapeTimeout .Values.monitoring.interval) }}
 {{- end }}
 {{- $limited := list }}

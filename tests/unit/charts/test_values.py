@@ -169,7 +169,7 @@ def test_health_values_of_simulated_gpus_match_the_api():
             "extenderTimeoutSeconds (180) must be more than 222, the time that",
         ),
         (
-            'monitoring.interval="1m",monitoring.scrapeTimeout="90s"',
+            'monitoring.enabled=true,monitoring.interval="1m",monitoring.scrapeTimeout="90s"',
             "monitoring.scrapeTimeout (90s) is more than monitoring.interval (1m)",
         ),
         (
