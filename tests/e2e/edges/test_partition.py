@@ -5,13 +5,16 @@ import pytest
 from harness import wait_for
 from manifests import on_node
 from node_faults import agent_down, agent_of, kubelet_down, powered_off
-from parts import all_up, pods_of_part
+from parts import all_up, leader, pods_of_part
 from pausing import pids_of, pod_paused
 
 
 @pytest.fixture
 def node(system, cluster):
-    """A node without operator and scheduler, whose survival is not tested here."""
+    """A node without the leaders of operator and scheduler, whose survival is not tested here.
+
+    The standbys come back to it, since two replicas do not share a node.
+    """
     lost = cluster.nodes()[0]
     system.kubectl("cordon", lost)
     try:
@@ -19,10 +22,21 @@ def node(system, cluster):
             for pod in pods_of_part(system, part):
                 if pod["spec"].get("nodeName") == lost:
                     system.delete("pod", pod["metadata"]["name"])
-        all_up(system)
+        for part in ("operator", "scheduler"):
+            wait_for(
+                lambda part=part: leads_elsewhere(system, part, lost),
+                seconds=60,
+                what=f"a leader of {part} on another node",
+            )
     finally:
         system.kubectl("uncordon", lost)
+    all_up(system)
     return lost
+
+
+def leads_elsewhere(system, part, node):
+    found = leader(system, part)
+    return bool(found) and found["spec"].get("nodeName") not in {None, node}
 
 
 @pytest.fixture
