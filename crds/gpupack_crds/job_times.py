@@ -22,8 +22,8 @@ def seconds_left(limit: float | None, used: float) -> float | None:
 def checkpointed_at(annotations: Mapping[str, str]) -> dt.datetime | None:
     """Return when the work was last saved, from the annotation; None: it is missing or no time.
 
-    The chart's admission policy refuses a value that is no time. A cluster without the policy
-    ignores it.
+    The chart's admission policy refuses a text that has not the form of a time. A day that does
+    not exist, such as February 30, is ignored here.
     """
     text = annotations.get(names.CHECKPOINTED_AT_ANNOTATION, "")
     if len(text) > _MAX_TIME_CHARACTERS:

@@ -212,12 +212,13 @@ def test_a_tenant_uses_its_rights_and_is_refused_the_others(resident, kube, cli)
     assert cli("jobs", **tenant).returncode == 0
     for refused in (
         ("jobs", "-A"),
-        ("nodes",),
         ("gpu", "cordon", "gpupack-1", "--reason", "mine"),
         ("drain", "gpupack-1", "--reason", "mine"),
         ("submit", "-n", "default", *IMAGE, "--", "true"),
     ):
         one_line(cli(*refused, **tenant), 77, "cannot", "request that permission")
+    needed = "you may not read GPUNodes", "a ClusterRoleBinding to gpupack-view"
+    one_line(cli("nodes", **tenant), 77, *needed)
     checked = cli("doctor", "-o", "json", **tenant)
     levels = {each["level"] for each in json.loads(checked.stdout)["findings"]}
     assert (checked.returncode, levels) == (0, {"ok", "skipped"}), checked.stdout
