@@ -11,11 +11,16 @@ from harness import STATE, Kube
 
 @contextlib.contextmanager
 def shared_folder(kube: Kube, claim: str) -> Iterator[pathlib.Path]:
-    """The folder behind a claim of this name, removed afterwards."""
+    """Yield the folder behind a claim of this name, and remove it.
+
+    What a killed run of the same test left is removed first.
+    """
     folder = STATE / "volumes" / kube.namespace
+    name = f"{kube.namespace}-{claim}"
+    kube.kubectl("delete", "pv", name, "--ignore-not-found")
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     folder.chmod(0o777)
-    name = f"{kube.namespace}-{claim}"
     kube.submit(
         {
             "apiVersion": "v1",
