@@ -27,7 +27,7 @@ def test_an_operator_has_its_function_its_launches_and_its_kernels(folder):
     assert here & (KINDS_OF_GPU | {"kernel"}) in ({"kernel"}, KINDS_OF_GPU)
 
 
-@pytest.mark.parametrize("kind", KINDS_OF_GPU)
+@pytest.mark.parametrize("kind", sorted(KINDS_OF_GPU))
 @pytest.mark.parametrize("folder", OPERATORS, ids=lambda path: path.name)
 def test_the_kernels_of_a_kind_of_gpu_have_their_own_launches(folder, kind):
     here = content(folder / kind) if (folder / kind).is_dir() else {"launch", "kernel"}
