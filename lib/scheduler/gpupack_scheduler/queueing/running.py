@@ -13,12 +13,12 @@ as a pod of its namespace, whatever attempt of whatever job it names.
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from gpupack_crds.gpujob import MAX_WORKERS
 from gpupack_placement import NodeName
-from gpupack_queue import Job, JobId, Queue, extra_worker
+from gpupack_queue import Job, JobId, Queue, RunningJob, extra_worker
 from gpupack_scheduler.ledger.changes import Changes
 from gpupack_scheduler.ledger.claims import Allocation, PodClaim
 from gpupack_scheduler.ledger.jobs import ShownJob
@@ -257,13 +257,18 @@ class RunningHolders:
             if any(each.tokens and each.node in nodes for each in held):
                 self._move(job, held, now, is_replaced=True)
 
-    def _see_begun(self, uids: Collection[str], now: float) -> None:
-        """Use the start time in the status of jobs admitted here, since others know only that."""
+    def _current(self, uids: Collection[str]) -> Iterator[tuple[ShownJob, RunningJob]]:
+        """Yield the GPUJobs of these UIDs whose current attempt runs, each with its running job."""
         for uid in uids:
             shown = self._ledger.jobs.shown(uid)
-            job = job_id(shown.attempt) if shown else None
-            if shown and job and self._attempts.get(job) == shown.attempt:
-                self._see_began(job, self._began(shown.attempt), now)
+            running = shown and self._queue.state.running.get(job_id(shown.attempt))
+            if shown and running and self._attempts.get(running.job.id) == shown.attempt:
+                yield shown, running
+
+    def _see_begun(self, uids: Collection[str], now: float) -> None:
+        """Use the start time in the status of jobs admitted here, since others know only that."""
+        for shown, running in self._current(uids):
+            self._see_began(running.job.id, self._began(shown.attempt), now)
 
     def _see_began(self, job: JobId, began: float | None, now: float) -> None:
         running = self._queue.state.running.get(job)
@@ -272,12 +277,9 @@ class RunningHolders:
 
     def _see_checkpoints(self, uids: Collection[str], now: float) -> None:
         """Use the time at which each GPUJob says that it saved its work."""
-        for uid in uids:
-            shown = self._ledger.jobs.shown(uid)
-            job = job_id(shown.attempt) if shown else None
-            if shown and job and self._attempts.get(job) == shown.attempt:
-                saved = shown.checkpointed_at
-                self._see_checkpoint(job, saved.timestamp() if saved else None, now)
+        for shown, running in self._current(uids):
+            saved = shown.checkpointed_at
+            self._see_checkpoint(running.job.id, saved.timestamp() if saved else None, now)
 
     def _see_checkpoint(self, job: JobId, at: float | None, now: float) -> None:
         """Record the checkpoint; one in the future counts as now."""
@@ -287,38 +289,30 @@ class RunningHolders:
             self._queue.record_checkpoint(job, at)
 
     def _see_deadlines(self, uids: Collection[str], now: float) -> None:
-        for uid in uids:
-            shown = self._ledger.jobs.shown(uid)
-            running = shown and self._queue.state.running.get(job_id(shown.attempt))
-            if not shown or not running or self._attempts.get(running.job.id) != shown.attempt:
-                continue
-            if shown.has_ended:
-                continue
-            ends, expected = shown.ends_at, running.latest_end
-            until = ends.timestamp() if ends else float("inf")
-            if until != expected and not abs(until - expected) < SAME_DEADLINE_SECONDS:
-                duration = max(until - running.started, 1.0) if ends else None
-                job = dataclasses.replace(running.job, duration=duration)
-                self._queue.update_running(job, running.placements, self._ledger.cluster, now)
+        for shown, running in self._current(uids):
+            if not shown.has_ended:
+                ends = shown.ends_at
+                self._see_deadline(running, ends.timestamp() if ends else math.inf, now)
 
     def _see_pod_deadline(self, job: JobId, pod: PodClaim, now: float) -> None:
         """Use the deadline of a standalone pod, which the kubelet counts from its start."""
         running = self._queue.state.running.get(job)
         if running is None or pod.begun is None or pod.duration is None or pod.duration == math.inf:
             return
-        until = pod.begun + pod.duration
-        if abs(until - running.latest_end) >= SAME_DEADLINE_SECONDS:
-            duration = max(until - running.started, 1.0)
-            found = dataclasses.replace(running.job, duration=duration)
-            self._queue.update_running(found, running.placements, self._ledger.cluster, now)
+        self._see_deadline(running, pod.begun + pod.duration, now)
+
+    def _see_deadline(self, running: RunningJob, until: float, now: float) -> None:
+        """Record when a running job ends at the latest, if it changed; infinity: no deadline."""
+        expected = running.latest_end
+        if until == expected or abs(until - expected) < SAME_DEADLINE_SECONDS:
+            return
+        duration = None if until == math.inf else max(until - running.started, 1.0)
+        job = dataclasses.replace(running.job, duration=duration)
+        self._queue.update_running(job, running.placements, self._ledger.cluster, now)
 
     def _see_movable(self, uids: Collection[str], now: float) -> None:
         """Update whether running jobs may move, which can change while they run."""
-        for uid in uids:
-            shown = self._ledger.jobs.shown(uid)
-            running = shown and self._queue.state.running.get(job_id(shown.attempt))
-            if not shown or not running or self._attempts.get(running.job.id) != shown.attempt:
-                continue
+        for shown, running in self._current(uids):
             if running.job.movable == (shown.movable is not None):
                 continue
             found = holders.gang_job(
