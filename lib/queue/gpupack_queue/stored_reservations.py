@@ -39,8 +39,7 @@ class StoredReservations:
             reservation.start_at == inf and reservation.basis == self.basis()
         ):
             return inf
-        lasts = reservation.computed_at + RECOMPUTE_AFTER_SECONDS
-        return lasts if reservation.start_at == inf else max(lasts, reservation.start_at)
+        return _stands_until(reservation)
 
     def basis(self) -> tuple[object, ...]:
         """Return what a reservation without a start time depends on."""
@@ -60,12 +59,7 @@ class StoredReservations:
         if not self._agrees_with_decisions(found, before) or self._fits_now(found):
             self.void.add(job.id)
             return None
-        lasts = found.computed_at + RECOMPUTE_AFTER_SECONDS
-        return (
-            found
-            if self._now < (lasts if found.start_at == inf else max(lasts, found.start_at))
-            else None
-        )
+        return found if self._now < _stands_until(found) else None
 
     def _agrees_with_decisions(
         self, found: BackfillReservation, before: Collection[BackfillReservation]
@@ -104,3 +98,9 @@ class StoredReservations:
             behind = other not in known and other != found.job.id
             if behind and other in self._state.pending and other not in self._state.reserved:
                 found.cluster_then.remove(other)
+
+
+def _stands_until(reservation: BackfillReservation) -> float:
+    """Return the time until which the reservation holds if no job starts or ends."""
+    lasts = reservation.computed_at + RECOMPUTE_AFTER_SECONDS
+    return lasts if reservation.start_at == inf else max(lasts, reservation.start_at)
