@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from documents import replaced, table
-from queueing import FAIR, Workload, metrics_of, openb, run
+from queueing import FAIR, Workload, add_openb_options, metrics_of, openb, run
 
 SCHEMA: Final = "gpupack.dev/checkpoints/v1"
 ROOT: Final = Path(__file__).parent.parent
@@ -112,12 +112,7 @@ def _means(seeds: dict[str, dict[str, float]]) -> dict[str, float]:
 def main() -> None:
     """Run all, print the table, and write it if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--traces", type=Path, required=True, help="folder of the openb CSVs")
-    parser.add_argument("--policy", default="best-fit", help="where jobs are placed")
-    parser.add_argument("--load", type=float, default=1.0, help="1: exactly all GPUs on average")
-    parser.add_argument("--nodes-every", type=int, default=60, help="use every N-th node")
-    parser.add_argument("--pods", type=int, default=2000)
-    parser.add_argument("--retry", type=float, default=300.0, help="seconds")
+    add_openb_options(parser)
     parser.add_argument("--saving", type=float, default=0.5, help="part of jobs that save")
     parser.add_argument("--interval", type=float, nargs="+", default=[600.0, 1800.0, 3600.0])
     parser.add_argument("--seeds", type=int, default=5)

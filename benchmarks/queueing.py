@@ -71,6 +71,16 @@ class Workload:
         return sum(len(node.devices) for node in self.nodes)
 
 
+def add_openb_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options by which the slice of openb is made and run."""
+    parser.add_argument("--traces", type=Path, required=True, help="folder of the openb CSVs")
+    parser.add_argument("--policy", default="best-fit", help="where jobs are placed")
+    parser.add_argument("--load", type=float, default=1.0, help="1: exactly all GPUs on average")
+    parser.add_argument("--nodes-every", type=int, default=60, help="openb: use every N-th node")
+    parser.add_argument("--pods", type=int, default=2000, help="of openb")
+    parser.add_argument("--retry", type=float, default=300.0, help="seconds")
+
+
 def openb(options: argparse.Namespace) -> Workload:
     """Return a slice of the trace with arrivals sped up."""
     nodes = read_nodes(options.traces / "openb_node_list_gpu_node.csv")[:: options.nodes_every]
@@ -197,16 +207,11 @@ def _timed(
 def main() -> None:
     """Run all, print the table, and write it if requested."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--traces", type=Path, required=True, help="folder of the openb CSVs")
-    parser.add_argument("--policy", default="best-fit", help="where jobs are placed")
-    parser.add_argument("--load", type=float, default=1.0, help="1: exactly all GPUs on average")
-    parser.add_argument("--nodes-every", type=int, default=60, help="openb: use every N-th node")
-    parser.add_argument("--pods", type=int, default=2000, help="of openb")
+    add_openb_options(parser)
     parser.add_argument("--nodes", type=int, default=16, help="philly-style, of 8 GPUs each")
     parser.add_argument("--days", type=float, default=14.0, help="philly-style")
     parser.add_argument("--warm-up", type=float, default=4.0, help="philly-style, days")
     parser.add_argument("--seeds", type=int, default=3, help="philly-style")
-    parser.add_argument("--retry", type=float, default=300.0, help="seconds")
     parser.add_argument("--write", action="store_true", help=f"write {REPORT} and {DOCUMENT}")
     parser.add_argument("--min-runtime", type=float, help="seconds before a job may be stopped")
     parser.add_argument("--report", type=Path, help="write the report there")
