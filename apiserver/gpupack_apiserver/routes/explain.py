@@ -16,7 +16,7 @@ from gpupack_apiserver.start_view import start_view
 from gpupack_httpserver.user import User
 from gpupack_kubeclient import objects
 from gpupack_queue import JobId, Now
-from gpupack_queue.reasons import NEXT_CYCLE
+from gpupack_queue.explain.reasons import NEXT_CYCLE
 from gpupack_restapi import PREFIX
 from gpupack_restapi.questions import Explanation
 from gpupack_scheduler.ledger import claims

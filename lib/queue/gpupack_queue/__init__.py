@@ -18,26 +18,32 @@ from gpupack_queue.decisions import (
     PreemptionReason,
     Victim,
 )
-from gpupack_queue.drain import Drains, node_to_drain
-from gpupack_queue.durations import DurationEstimates, common_name
-from gpupack_queue.elastic_gangs import extra_worker
+from gpupack_queue.explain.reasons import Borrowed, Wait, WaitReason
+from gpupack_queue.explain.starving import starving_seconds
 from gpupack_queue.job import NO_TENANT, Job, JobId, RunningJob, Tenant, holder_name
-from gpupack_queue.pending_jobs import may_fit_on_row
-from gpupack_queue.planning import place_by_policy
+from gpupack_queue.pending.elastic_gangs import extra_worker
+from gpupack_queue.pending.pending_jobs import may_fit_on_row
+from gpupack_queue.planning import Planner, place_by_policy
 from gpupack_queue.queue import Queue
-from gpupack_queue.quota import (
+from gpupack_queue.quotas.quota import (
     MAX_LEVELS,
     ROOT,
     Cohort,
     CohortName,
     Limit,
-    OrderPolicy,
     Quota,
     Quotas,
 )
-from gpupack_queue.reasons import Borrowed, Wait, WaitReason
-from gpupack_queue.reservation import Planner
-from gpupack_queue.rules import NO_PREEMPTION, ConsolidationRules, PreemptionRules, Rules
+from gpupack_queue.quotas.usage_history import UsageHistory
+from gpupack_queue.rules import (
+    NO_PREEMPTION,
+    ConsolidationRules,
+    OrderPolicy,
+    PreemptionRules,
+    Rules,
+)
+from gpupack_queue.running.drain import Drains, node_to_drain
+from gpupack_queue.running.durations import DurationEstimates, common_name
 from gpupack_queue.start import (
     At,
     Never,
@@ -48,8 +54,6 @@ from gpupack_queue.start import (
     WhenReleased,
     latest_start,
 )
-from gpupack_queue.starving import starving_seconds
-from gpupack_queue.usage_history import UsageHistory
 from gpupack_queue.what_if import PredictedStart, WhatIf
 
 __all__ = [

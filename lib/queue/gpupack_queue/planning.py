@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The choice of a job's places by a policy."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from gpupack_devices.units import NodeName
 from gpupack_placement.cluster import Cluster
@@ -10,6 +10,9 @@ from gpupack_placement.gang import choose_gang
 from gpupack_placement.policies.policy import Policy
 from gpupack_placement.request import Gang
 from gpupack_queue.job import Job, Places
+
+Planner = Callable[[Cluster, Job], Places | None]
+"""A function that returns the job's places in a cluster, or None; the cluster is not changed."""
 
 
 def place_by_policy(

@@ -26,23 +26,24 @@ from gpupack_placement.cluster import Cluster
 from gpupack_placement.errors import NotHeld
 from gpupack_placement.request import Gang
 from gpupack_queue.charge import ModelKey
-from gpupack_queue.cycle import run_cycle
-from gpupack_queue.cycle_context import Restrictions
+from gpupack_queue.cycle.context import Restrictions
+from gpupack_queue.cycle.run_cycle import run_cycle
 from gpupack_queue.decisions import Admit, Consolidate, Decisions, Preempt
-from gpupack_queue.direct_admission import DirectAdmission
-from gpupack_queue.drain import Drains
-from gpupack_queue.elastic_gangs import ElasticGangs
-from gpupack_queue.explanation import Explainer
+from gpupack_queue.explain.direct_admission import DirectAdmission
+from gpupack_queue.explain.explanation import Explainer
+from gpupack_queue.explain.reasons import Wait
 from gpupack_queue.job import Job, JobId, Places, RunningJob, Tenant
-from gpupack_queue.order import Order
-from gpupack_queue.pending_jobs import PendingJobs
-from gpupack_queue.quota import Quotas
-from gpupack_queue.quota_usage import QuotaUsage
-from gpupack_queue.reasons import Wait
-from gpupack_queue.reservation import Planner, Reservation
+from gpupack_queue.pending.elastic_gangs import ElasticGangs
+from gpupack_queue.pending.order import Order
+from gpupack_queue.pending.pending_jobs import PendingJobs
+from gpupack_queue.planning import Planner
+from gpupack_queue.quotas.quota import Quotas
+from gpupack_queue.quotas.quota_usage import QuotaUsage
+from gpupack_queue.quotas.usage_history import UsageHistory
 from gpupack_queue.rules import Rules
-from gpupack_queue.state import State
-from gpupack_queue.usage_history import UsageHistory
+from gpupack_queue.running.drain import Drains
+from gpupack_queue.state.queue_state import State
+from gpupack_queue.state.reservation import Reservation
 
 _DEFAULTS = Rules()
 _NO_QUOTAS = Quotas()

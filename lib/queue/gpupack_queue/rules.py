@@ -2,10 +2,17 @@
 """The rules of a queue; a cohort may have its own `order` and `min_runtime_seconds`."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from math import inf
 
 from gpupack_queue.errors import InvalidQuota
-from gpupack_queue.quota import OrderPolicy
+
+
+class OrderPolicy(StrEnum):
+    """The order: whether jobs may start before a queue head that does not fit."""
+
+    STRICT = "strict"
+    BEST_EFFORT = "best-effort"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

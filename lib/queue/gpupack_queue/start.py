@@ -7,9 +7,9 @@
     Never         the nodes or the quota as they are cannot run it
     Unknown       the answer is not computed, or no holder decides it
 
-A cycle needs only the difference between Now, Never and the rest (start_check.py). The rest is At,
-WhenReleased or Unknown, and is computed where it is shown (start_estimate.py). The reason for which
-a job waits, its position and what would help are other fields of `Wait`.
+A cycle needs only the difference between Now, Never and the rest (admission/start_check.py). The
+rest is At, WhenReleased or Unknown, and is computed where it is shown (explain/start_estimate.py).
+The reason for which a job waits, its position and what would help are other fields of `Wait`.
 """
 
 import datetime as dt

@@ -16,13 +16,13 @@ from typing import Final
 from gpupack_placement.cluster import Cluster
 from gpupack_placement.errors import NotHeld
 from gpupack_queue.decisions import Admit, Decisions, Victim
-from gpupack_queue.elastic_gangs import extra_worker
+from gpupack_queue.explain.reasons import Wait
 from gpupack_queue.job import Job, JobId, Places
-from gpupack_queue.projected_cluster import adopt_job
+from gpupack_queue.pending.elastic_gangs import extra_worker
+from gpupack_queue.planning import Planner
 from gpupack_queue.queue import Queue
-from gpupack_queue.reasons import Wait
-from gpupack_queue.reservation import Planner
-from gpupack_queue.state import Findings
+from gpupack_queue.running.projected_cluster import adopt_job
+from gpupack_queue.state.queue_state import Findings
 
 MAX_ROUNDS: Final = 64
 """The maximum number of cycles of one question.

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpupack_placement import FloatArray
 from gpupack_queue import Quotas, Tenant
-from gpupack_queue.tree import TOP, NodeId, Tree, TreeNode
+from gpupack_queue.quotas.tree import TOP, NodeId, Tree, TreeNode
 
 
 class Entitlement:

@@ -19,7 +19,7 @@ from gpupack_apiserver.settings import Settings
 from gpupack_apiserver.shown_job import ShownJob
 from gpupack_crds.placement import by_worker
 from gpupack_crds.plan import PlanRefusal
-from gpupack_queue.stored_reservations import RECOMPUTE_AFTER_SECONDS
+from gpupack_queue.reservations.stored_reservations import RECOMPUTE_AFTER_SECONDS
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.queueing.settings import QueueSettings
 

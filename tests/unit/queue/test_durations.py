@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from placement_strategies import cases
 
 from gpupack_queue import DurationEstimates, Tenant
-from gpupack_queue.durations import MAX_NAMES, MAX_SAMPLES, MAX_TENANTS, MIN_SAMPLES
+from gpupack_queue.running.durations import MAX_NAMES, MAX_SAMPLES, MAX_TENANTS, MIN_SAMPLES
 
 A = Tenant("a")
 

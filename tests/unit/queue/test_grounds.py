@@ -8,7 +8,7 @@ from placement_builders import node
 from placement_strategies import cases
 from queue_world import World, limit, quota
 
-from gpupack_queue.preemption_policy import PreemptionPolicy
+from gpupack_queue.preemption.policies import PreemptionPolicy
 
 
 def grounds_of(world):

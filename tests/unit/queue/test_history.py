@@ -11,7 +11,7 @@ from placement_strategies import cases
 from queue_world import World, quota, with_rules
 
 from gpupack_queue import ANY, Quotas, Tenant, UsageHistory
-from gpupack_queue.usage_history import MAX_TENANTS
+from gpupack_queue.quotas.usage_history import MAX_TENANTS
 
 A = Tenant("a")
 WEEK = 604_800.0

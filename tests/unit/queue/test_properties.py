@@ -9,8 +9,8 @@ from queue_strategies import TENANTS, quotas, submitted, worlds
 from queue_world import World, used, with_rules, within_limits
 
 from gpupack_queue import NO_PREEMPTION, Quotas, place_by_policy
-from gpupack_queue.quota_planner import QuotaPlanner
-from gpupack_queue.usage import Usage
+from gpupack_queue.quotas.quota_planner import QuotaPlanner
+from gpupack_queue.quotas.usage import Usage
 
 EASY = with_rules(
     by_share=False,

@@ -6,9 +6,9 @@ from queue_world import cohort, limit, limits, quota
 
 from gpupack_queue import ANY, Limit, Quota, Quotas, Tenant
 from gpupack_queue.errors import InvalidQuota
+from gpupack_queue.quotas.tree import Tree
+from gpupack_queue.quotas.usage import Usage
 from gpupack_queue.rules import Rules
-from gpupack_queue.tree import Tree
-from gpupack_queue.usage import Usage
 
 
 def usage(*quotas, cohorts=(), gpus=8, **used):

@@ -13,12 +13,12 @@ from placement_strategies import cases
 from queue_strategies import MODELS, TENANTS, quotas, submitted, worlds
 from queue_world import World, cohort, limit, quota
 
-from gpupack_queue.candidates import Candidate
-from gpupack_queue.preemption_policy import PreemptionPolicy
-from gpupack_queue.quota_planner import QuotaPlanner
-from gpupack_queue.reservation import is_free
-from gpupack_queue.running_table import RunningTable
-from gpupack_queue.victim_search import VictimSearch
+from gpupack_queue.preemption.policies import PreemptionPolicy
+from gpupack_queue.preemption.victim_search import VictimSearch
+from gpupack_queue.quotas.quota_planner import QuotaPlanner
+from gpupack_queue.running.candidates import Candidate
+from gpupack_queue.running.running_table import RunningTable
+from gpupack_queue.state.reservation import is_free
 
 NOW = 50.0
 

@@ -12,7 +12,7 @@ from queue_strategies import submitted
 from queue_world import World, with_rules
 
 from gpupack_queue import NO_PREEMPTION, PreemptionReason
-from gpupack_queue.running_table import RunningTable
+from gpupack_queue.running.running_table import RunningTable
 
 DELAY = 50.0
 RULES = with_rules(

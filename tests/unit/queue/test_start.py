@@ -22,7 +22,7 @@ from gpupack_queue import (
     WaitReason,
     WhenReleased,
 )
-from gpupack_queue.start_estimate import MAX_AHEAD
+from gpupack_queue.explain.start_estimate import MAX_AHEAD
 
 CALM = with_rules(preemption=NO_PREEMPTION)
 

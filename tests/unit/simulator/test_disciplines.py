@@ -3,7 +3,7 @@ import pytest
 from simulator_builders import ends, job, node, run, some_jobs, starts
 
 from gpupack_placement import NodeName
-from gpupack_queue.backfill_reservations import BackfillReservations
+from gpupack_queue.reservations.backfill_reservations import BackfillReservations
 from gpupack_simulator import DISCIPLINES, Breakdown, Component
 from gpupack_simulator.engine import dispatcher
 
@@ -120,7 +120,7 @@ def test_a_queue_that_skips_failed_requests_decides_as_one_that_tries_every_job(
 
     nodes = [node("a", 4, cpu=12_000), node("b", 3, cpu=12_000)]
     remembered = run(nodes, some_jobs(2), "best-fit", discipline=discipline)
-    monkeypatch.setattr("gpupack_queue.pending_jobs.PendingJobs.may_fit", forgetful)
+    monkeypatch.setattr("gpupack_queue.pending.pending_jobs.PendingJobs.may_fit", forgetful)
     assert run(nodes, some_jobs(2), "best-fit", discipline=discipline).jobs == remembered.jobs
 
 

@@ -14,7 +14,7 @@ from gpupack_crds import names
 from gpupack_kubeclient import objects
 from gpupack_placement import NodeName, Placement, Refusal, decide, policy_named
 from gpupack_queue import Tenant
-from gpupack_queue.reservation import is_free
+from gpupack_queue.state.reservation import is_free
 from gpupack_scheduler.ledger.claims import Allocation, PodClaim, State
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.queueing import gate

@@ -26,7 +26,7 @@ from gpupack_queue import (
     Queue,
     Victim,
 )
-from gpupack_queue.reasons import name_of
+from gpupack_queue.explain.reasons import name_of
 from gpupack_scheduler.ledger.jobs import ShownJob
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.placed_job import PlacedPreemption

@@ -17,7 +17,7 @@ from gpupack_crds.plan import Stop
 from gpupack_placement import Request
 from gpupack_placement.feasibility import usable
 from gpupack_queue import CancelReservation, JobId, Preempt, Queue
-from gpupack_queue.reasons import name_of
+from gpupack_queue.explain.reasons import name_of
 from gpupack_scheduler.ledger.claims import Allocation, State
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.placed_job import PlacedPreemption

@@ -22,7 +22,7 @@ from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement.arrays import ABSENT
 from gpupack_placement.cluster import Cluster
 from gpupack_queue import ANY, Limit, ModelKey, Queue, Tenant
-from gpupack_queue.tree import Tree, TreeNode
+from gpupack_queue.quotas.tree import Tree, TreeNode
 
 MAX_MESSAGE: Final = 1024
 HELP: Final = "correct spec.gpus, or add nodes"

@@ -23,7 +23,7 @@ from typing import Final
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_kubeclient import objects
 from gpupack_placement import POLICIES, Cluster, LedgerConflict
-from gpupack_queue.state import Findings
+from gpupack_queue.state.queue_state import Findings
 from gpupack_scheduler.decisions import Decisions
 from gpupack_scheduler.errors import QueueFull
 from gpupack_scheduler.ledger.claims import Allocation

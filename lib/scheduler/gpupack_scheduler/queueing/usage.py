@@ -18,7 +18,7 @@ from gpupack_crds.gpucohort import CLUSTER_NAME
 from gpupack_crds.quota import ANY_MODEL, CohortStatus, ModelUse, QuotaStatus
 from gpupack_devices.units import WHOLE_GPU
 from gpupack_queue import ANY, ModelKey, Queue, Tenant
-from gpupack_queue.tree import TOP, NodeId, Tree, TreeNode
+from gpupack_queue.quotas.tree import TOP, NodeId, Tree, TreeNode
 
 S = TypeVar("S", bound=QuotaStatus)
 

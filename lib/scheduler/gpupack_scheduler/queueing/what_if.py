@@ -15,7 +15,7 @@ from gpupack_crds.kinds import GpuQuota
 from gpupack_kubeclient import objects
 from gpupack_placement import Cluster, NodeName
 from gpupack_queue import Job, JobId, Planner, PredictedStart, Queue, Quotas, Wait, WhatIf
-from gpupack_queue.state import Findings
+from gpupack_queue.state.queue_state import Findings
 from gpupack_scheduler.decisions import Decisions
 from gpupack_scheduler.queueing.quotas import QuotaStores
 from gpupack_scheduler.queueing.read_only_queue import ReadOnlyQueue

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The places of a job within its quota.
+
+The policy's first choice is taken if the quota allows it. Otherwise the job is planned again on the
+GPUs of one key after another. Gangs on GPUs of several keys, each allowed by the quota in part, are
+not searched for.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import inf
+
+from gpupack_devices.models import common_model
+from gpupack_devices.units import WHOLE_GPU
+from gpupack_placement.cluster import Cluster
+from gpupack_placement.request import Gang
+from gpupack_queue.charge import Charge, ModelKey, min_charge
+from gpupack_queue.job import Job, Places, Tenant
+from gpupack_queue.planning import Planner
+from gpupack_queue.quotas.quota_usage import QuotaUsage
+from gpupack_queue.quotas.tree import Tree
+from gpupack_queue.quotas.usage import Usage
+
+
+class QuotaPlanner:
+    """A planner that respects quotas."""
+
+    def __init__(self, quota: QuotaUsage, plan: Planner) -> None:
+        self._quota, self.plan = quota, plan
+        self._left: dict[tuple[Tenant, tuple[str, ...]], float] = {}
+        self._no_usage = Usage(quota.tree)
+        self._unused: dict[tuple[Tenant, tuple[str, ...]], Mapping[ModelKey, float]] = {}
+
+    def place(self, cluster: Cluster, job: Job) -> tuple[Places, Charge] | None:
+        """Return places and what they count; None: nowhere, or not within the quota."""
+        places = self.plan(cluster, job)
+        return None if places is None else self.permitted(cluster, job, places)
+
+    def permitted(self, cluster: Cluster, job: Job, places: Places) -> tuple[Places, Charge] | None:
+        """Return these places if the quota allows them, or others that it allows."""
+        quota = self._quota
+        charge = quota.charge(cluster, places)
+        if not quota.has_limits or quota.usage.fits(job.tenant, charge):
+            return places, charge
+        placements = self._on_one_key(cluster, job)
+        return next((each for each in placements if quota.usage.fits(job.tenant, each[1])), None)
+
+    def placements(self, cluster: Cluster, job: Job) -> Iterator[tuple[Places, Charge]]:
+        """Yield where it fits, whatever the quota: the policy's choice, then key by key."""
+        places = self.plan(cluster, job)
+        if places is not None:
+            yield places, self._quota.charge(cluster, places)
+            yield from self._on_one_key(cluster, job)
+
+    def may_fit_quota(self, cluster: Cluster, job: Job) -> bool:
+        """Tell whether the quota may allow the job; False: it does not, wherever the job fits.
+
+        The answer is cached until `forget`.
+        """
+        needed = min_charge(job.gang)
+        if not self._quota.has_limits or not needed:
+            return True
+        key = job.tenant, job.gang.request.models
+        left = self._left.get(key)
+        if left is None:
+            left = self._left[key] = self._left_of(cluster, job)
+        return left >= needed
+
+    def left_on_any_model(self, cluster: Cluster, job: Job) -> float:
+        """Return how much more the quota allows of permitted models, with enough GPUs of them.
+
+        Models that the cluster does not have are included. Infinity: no limit.
+        """
+        if not self._quota.has_limits:
+            return inf
+        keys = self._quota.keys.possible(cluster, job.gang.request)
+        return self._sum_left(job, keys)
+
+    def max_charge(self, cluster: Cluster, tenant: Tenant, gang: Gang) -> float:
+        """Return how much its quota would allow of permitted models if no other job ran."""
+        if not self._quota.has_limits:
+            return inf
+        unused = self._unused_by_key(cluster, tenant, gang)
+        return sum(unused.values()) if unused else inf
+
+    def usable_gang(self, cluster: Cluster, tenant: Tenant, gang: Gang) -> Gang | None:
+        """Return the gang on models of which the quota can allow a GPU, or one such share.
+
+        None: it can allow none of any permitted model. It is the gang itself if it can allow all.
+        """
+        request = gang.request
+        if not self._quota.has_limits or request.slices is not None:
+            return gang
+        unused = self._unused_by_key(cluster, tenant, gang)
+        least = min(request.milli, WHOLE_GPU)
+        keys = [key for key, milli in unused.items() if milli >= least]
+        if len(keys) == len(unused):
+            return gang
+        models = [model for key in keys for model in self._quota.keys.models_of(cluster, key)]
+        usable = common_models(request.models, tuple(models))
+        return replace(gang, request=replace(request, models=usable)) if usable else None
+
+    def _unused_by_key(
+        self, cluster: Cluster, tenant: Tenant, gang: Gang
+    ) -> Mapping[ModelKey, float]:
+        """Return by permitted key what the quota would allow if no other job ran."""
+        models = tenant, gang.request.models
+        known = self._unused.get(models)
+        if known is None:
+            leaf, keys = self.tree.tenant(tenant), self._quota.keys.allowed(cluster, gang.request)
+            available = self._no_usage.available
+            known = {key: max(available(leaf, key), 0) for key in keys}
+            self._unused[models] = known
+        return known
+
+    @property
+    def tree(self) -> Tree:
+        """Return the tree of quotas."""
+        return self._quota.tree
+
+    def forget(self) -> None:
+        """Forget cached answers after a change of the quota usage or of the cluster's models."""
+        self._left.clear()
+
+    def _left_of(self, cluster: Cluster, job: Job) -> float:
+        """Return what the quota leaves of the keys of all permitted models."""
+        keys = self._quota.keys.allowed(cluster, job.gang.request)
+        return self._sum_left(job, keys) if keys else inf
+
+    def _sum_left(self, job: Job, keys: tuple[ModelKey, ...]) -> float:
+        leaf, usage = self._quota.tree.tenant(job.tenant), self._quota.usage
+        return sum(max(usage.available(leaf, key), 0) for key in keys)
+
+    def _on_one_key(self, cluster: Cluster, job: Job) -> Iterator[tuple[Places, Charge]]:
+        quota, request = self._quota, job.gang.request
+        keys = quota.keys.allowed(cluster, request)
+        for key in keys if len(keys) > 1 else ():
+            models = common_models(request.models, quota.keys.models_of(cluster, key))
+            requested = replace(job.gang, request=replace(request, models=models))
+            places = self.plan(cluster, replace(job, gang=requested))
+            if places is not None:
+                yield places, quota.charge(cluster, places)
+
+
+def common_models(requested: tuple[str, ...], models: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the models that are both requested and in `models`."""
+    if not requested:
+        return models
+    found = (common_model(name, model) for model in models for name in requested)
+    return tuple(dict.fromkeys(each for each in found if each is not None))

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state of a queue between two cycles."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from gpupack_placement.cluster import Cluster
+from gpupack_queue.job import Job, JobId, Places, RunningJob
+from gpupack_queue.pending.elastic_gangs import ElasticGangs
+from gpupack_queue.pending.never import NeverAnswers
+from gpupack_queue.pending.pending_jobs import Failures, PendingJobs
+from gpupack_queue.quotas.quota_usage import QuotaUsage
+from gpupack_queue.running.drain import Drains
+from gpupack_queue.running.running_jobs import RunningJobs
+from gpupack_queue.state.estimate_cache import EstimateCache
+from gpupack_queue.state.reservation import BackfillReservation, Reservation
+from gpupack_queue.state.speculative_backfill import SpeculativeBackfills
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The findings of cycles that decided nothing."""
+
+    failures: Failures
+    backfill_reservations: tuple[BackfillReservation, ...]
+    heads: tuple[JobId, ...]
+    disruptions: int
+    run_changes: int
+    reserved: frozenset[JobId]
+
+
+@dataclass(slots=True)
+class State:
+    """The state of a queue; mutable; only Queue changes it, except for what cycles remember."""
+
+    quota: QuotaUsage
+    pending: PendingJobs
+    running: RunningJobs = field(default_factory=RunningJobs)
+    reserved: dict[JobId, Reservation] = field(default_factory=dict)
+    """The reserved places by preemptor, in the order of the decisions.
+
+    A job that moves is its own victim.
+    """
+    stuck: dict[JobId, JobId] = field(default_factory=dict)
+    """The victims that have not ended in time, each with the job for which they were to end."""
+    beneficiaries: dict[JobId, None] = field(default_factory=dict)
+    """The pending jobs whose victims have ended late: they are the first that may start."""
+    backfill_reservations: list[BackfillReservation] = field(default_factory=list)
+    """The backfill reservations, in the order of the queue heads; computed when needed."""
+    speculative: SpeculativeBackfills = field(default_factory=SpeculativeBackfills)
+    """The jobs that were speculatively backfilled before queue heads."""
+    drains: Drains = field(default_factory=dict)
+    """The devices that movable jobs are to leave."""
+    elastic: ElasticGangs = field(default_factory=ElasticGangs)
+    """The running gangs that may grow."""
+    heads: tuple[JobId, ...] = ()
+    """The queue heads of the last cycle, with or without a computed reservation."""
+    computes_reservations_next: bool = False
+    """Whether the next cycle makes reservations and does not search for victims.
+
+    The last one did the reverse. Both in one cycle would take too long.
+    """
+    disruptions: int = 0
+    """The number of failures, repairs and configurations; each makes reservations void."""
+    run_changes: int = 0
+    """The number of jobs that began to run, ended or were withdrawn."""
+    open_ends: int = 0
+    """The number of ended jobs that had no deadline.
+
+    Each may let a queue head start of which no start time was known.
+    """
+    endless_ends: int = 0
+    """Those among them that were taken to run forever."""
+    never: NeverAnswers = field(default_factory=NeverAnswers)
+    """The jobs that can never start on the nodes and within the quotas of now."""
+    estimates: EstimateCache = field(default_factory=EstimateCache)
+    """The start estimates of the first pending jobs."""
+
+    def copy(self) -> "State":
+        """Return an independent copy."""
+        return replace(
+            self,
+            quota=self.quota.copy(),
+            pending=self.pending.copy(),
+            running=self.running.copy(),
+            reserved=self.reserved.copy(),
+            stuck=self.stuck.copy(),
+            beneficiaries=self.beneficiaries.copy(),
+            backfill_reservations=[
+                reservation.copy() for reservation in self.backfill_reservations
+            ],
+            speculative=self.speculative.copy(),
+            drains=dict(self.drains),
+            elastic=self.elastic.copy(),
+            never=NeverAnswers(),
+            estimates=EstimateCache(),
+        )
+
+    def findings(self) -> "Findings":
+        """Return what cycles remember, for the state of which this one is a copy."""
+        reservations = tuple(reservation.copy() for reservation in self.backfill_reservations)
+        return Findings(
+            self.pending.failures(),
+            reservations,
+            self.heads,
+            self.disruptions,
+            self.run_changes,
+            frozenset(self.reserved),
+        )
+
+    def restore(self, found: "Findings") -> None:
+        """Take over what cycles of a copy found, as a cycle here would have found it, too."""
+        self.pending.restore(found.failures)
+        counts = self.disruptions, self.run_changes
+        is_same = (found.disruptions, found.run_changes) == counts
+        if is_same and found.reserved == self.reserved.keys():
+            self.backfill_reservations, self.heads = list(found.backfill_reservations), found.heads
+
+    def running_victims(self) -> set[JobId]:
+        """Return the running jobs that are to end for another job."""
+        return {
+            job
+            for reservation in self.reserved.values()
+            for job in reservation.victims
+            if job in self.running
+        }
+
+    def grace_seconds(self, victims: Iterable[JobId]) -> float:
+        """Return the longest grace period of these jobs, of those that run."""
+        running = filter(None, map(self.running.get, victims))
+        return max((one.job.grace_seconds for one in running), default=0.0)
+
+    def forget_beneficiaries(self) -> None:
+        """Forget the jobs that did not start when their last victims had ended."""
+        waiting = set(self.stuck.values())
+        self.beneficiaries = {job: None for job in self.beneficiaries if job in waiting}
+
+    def victims_of(self, reservation: Reservation) -> tuple[RunningJob, ...]:
+        """Return the victims that have not ended yet."""
+        found = map(self.running.get, reservation.victims)
+        return tuple(running for running in found if running is not None)
+
+    def extra_workers_of(self, running: Iterable[RunningJob]) -> list[RunningJob]:
+        """Return the running extra workers of these gangs."""
+        ids = [
+            extra for one in running for extra in sorted(self.elastic.extra_workers_of(one.job.id))
+        ]
+        return [self.running.extra_workers[extra] for extra in ids]
+
+    def record_start(self, running: RunningJob) -> None:
+        """Record that a job runs; drop the reservations of which it takes."""
+        self.run_changes += 1
+        self.running.add(running)
+        job = running.job.id
+        taken = {
+            reservation.job.id
+            for reservation in self._valid_reservations()
+            if not reservation.include_start(
+                running, is_speculative=job in self.speculative.jobs_before(reservation.job.id)
+            )
+        }
+        self.backfill_reservations = [
+            reservation
+            for reservation in self.backfill_reservations
+            if reservation.job.id not in taken | {job}
+        ]
+
+    def record_preemption(self, job: Job, places: Places, victims: Sequence[RunningJob]) -> None:
+        """Record a preemption; drop the reservations of which the preemptor takes."""
+        taken = {
+            reservation.job.id
+            for reservation in self._valid_reservations()
+            if not reservation.include_preemption(job, places, victims)
+        }
+        self.backfill_reservations = [
+            reservation
+            for reservation in self.backfill_reservations
+            if reservation.job.id not in taken | {job.id}
+        ]
+
+    def record_end(self, running: RunningJob) -> None:
+        """Record that a job no longer runs."""
+        self.run_changes += 1
+        self.open_ends += running.latest_end == inf
+        self.endless_ends += running.job.is_endless
+        for reservation in self._valid_reservations():
+            reservation.cluster_then.remove_running(running)
+
+    def record_withdrawal(self, job: JobId) -> None:
+        """Record that a job no longer waits."""
+        self.run_changes += 1
+        for reservation in self._valid_reservations():
+            reservation.cluster_then.remove(job)
+
+    def _valid_reservations(self) -> list[BackfillReservation]:
+        """Return the reservations that are not void; the nodes of the others may have changed."""
+        return [
+            reservation
+            for reservation in self.backfill_reservations
+            if reservation.disruptions == self.disruptions
+        ]
+
+    def reservation_of(self, job: Job) -> BackfillReservation | None:
+        """Return the job's backfill reservation; None: it has none."""
+        return next(
+            (
+                reservation
+                for reservation in self.backfill_reservations
+                if reservation.job.id == job.id
+            ),
+            None,
+        )
+
+    def record_release(self, cluster: Cluster, places: Places) -> None:
+        """Record that these places are free again."""
+        for placement in places:
+            row = cluster.row(placement.node)
+            if row is not None:
+                self.pending.record_release(row)
+
+    def recount(self, cluster: Cluster) -> None:
+        """Count charges again under new keys, and usage in a new tree."""
+        for running in tuple(self.running):
+            charge = self.quota.charge(cluster, running.placements)
+            if charge != running.charge:
+                self.running.remove(running.job.id)
+                self.running.add(replace(running, charge=charge))
+        for job, held in self.reserved.items():
+            charge = self.quota.charge(cluster, held.placements)
+            self.reserved[job] = replace(held, charge=charge)
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """Count usage in a new tree: that of running jobs without victims, and of preemptors."""
+        self.quota.rebuild(self.running.usage_by_tenant().items())
+        for job in self.running_victims():
+            running = self.running.get(job)
+            if running is not None:
+                self.quota.usage.add(running.job.tenant, running.charge, sign=-1)
+        for held in self.reserved.values():
+            self.quota.usage.add(held.job.tenant, held.charge)
