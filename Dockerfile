@@ -74,7 +74,8 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=s
 ENV HOME=/tmp
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_workloads"]
-COPY workloads/kernels workloads /opt/gpupack/
+COPY workloads/kernels /opt/gpupack/
+COPY workloads/gpupack_workloads /opt/gpupack/gpupack_workloads
 
 
 # ThunderKittens' headers, which the workload of that name compiles against: by GitHub, at one commit, so no
@@ -115,7 +116,8 @@ ENV HOME=/tmp
 USER 65532:65532
 WORKDIR /work
 ENTRYPOINT ["jupyter", "lab", "--ip=0.0.0.0", "--port=8888", "--no-browser"]
-COPY workloads/kernels workloads /opt/gpupack/
+COPY workloads/kernels /opt/gpupack/
+COPY workloads/gpupack_workloads /opt/gpupack/gpupack_workloads
 
 
 # TensorFlow without torch. As it is built by default it computes on CPUs alone, which is a fifth of the
@@ -135,7 +137,8 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=s
 ENV HOME=/tmp
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_workloads"]
-COPY client workloads/kernels workloads /opt/gpupack/
+COPY client workloads/kernels /opt/gpupack/
+COPY workloads/gpupack_workloads /opt/gpupack/gpupack_workloads
 
 
 # What operator, extender and agent have in common.
@@ -233,7 +236,8 @@ ENV HOME=/tmp OMP_NUM_THREADS=1
 USER 65532:65532
 WORKDIR /opt/gpupack
 ENTRYPOINT ["python", "-m", "pytest", "-p", "no:cacheprovider", "-n", "2"]
-COPY workloads/kernels workloads tests/workloads_image /opt/gpupack/
+COPY workloads/kernels tests/workloads_image /opt/gpupack/
+COPY workloads/gpupack_workloads /opt/gpupack/gpupack_workloads
 
 
 FROM tensorflow AS tensorflow-test

@@ -80,8 +80,14 @@ def test_the_launcher_is_compiled_from_source_unless_the_caller_says_otherwise()
 def test_our_own_code_is_copied_last():
     for stage in DOCKERFILE.split("\nFROM ")[1:]:
         steps = re.findall(r"^(COPY|RUN) (.*)", stage, flags=re.MULTILINE)
-        code = [number for number, (_, rest) in enumerate(steps) if " /opt/gpupack/" in rest]
-        assert code in ([], [len(steps) - 1]), stage
+        code = [" /opt/gpupack/" in rest for _, rest in steps]
+        assert code == sorted(code), stage
+
+
+def test_no_image_gets_a_folder_twice():
+    for line in re.findall(r"^COPY (.*) /opt/gpupack/$", DOCKERFILE, flags=re.MULTILINE):
+        folders = [ROOT / folder for folder in line.split() if not folder.startswith("--")]
+        assert not [one for one in folders for other in folders if one in other.parents], line
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: str(path.relative_to(ROOT)))
