@@ -222,8 +222,13 @@ def never_fits(cluster: Cluster, gang: Gang) -> bool:
 
     An empty inventory proves nothing: nodes may be about to report.
     """
-    room = _slots_by_row(cluster.emptied(), gang)
-    return len(cluster) > 0 and _max_workers(room, gang.spread.node_limit) < gang.workers
+    return len(cluster) > 0 and not has_slots(cluster.emptied(), gang)
+
+
+def has_slots(cluster: Cluster, gang: Gang) -> bool:
+    """Tell whether as many workers fit as the gang has; necessary for a plan, not sufficient."""
+    room = _slots_by_row(cluster, gang)
+    return _max_workers(room, gang.spread.node_limit) >= gang.workers
 
 
 def _missing(cluster: Cluster, gang: Gang, fitting: int) -> str:

@@ -113,10 +113,9 @@ class StartCheck:
             return NotNow.VICTIMS_HOLD_QUOTA
         if found is not None and reservations.try_backfill(job, found[0]):
             return Now(*found)
-        if reservations.is_move_postponed(entry):
-            return NotNow.WOULD_DELAY
-        if reservations.try_move(entry, first[0]):
+        moved = reservations.try_move(entry, first[0])
+        if moved:
             return Now(*first)
-        if places is None or (found is not None and found[0] == places):
+        if moved is not None and (places is None or (found is not None and found[0] == places)):
             reservations.remember_delay(entry)
         return NotNow.WOULD_DELAY

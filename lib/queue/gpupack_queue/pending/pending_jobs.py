@@ -16,9 +16,12 @@ from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
 
+import numpy as np
+
 from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement.cluster import Cluster
 from gpupack_placement.errors import AlreadyHeld
+from gpupack_placement.feasibility import device_slots
 from gpupack_placement.request import Gang, Request
 from gpupack_queue.job import Job, JobId, Rank, Tenant
 from gpupack_queue.start import Never
@@ -275,6 +278,10 @@ def may_fit_on_row(cluster: Cluster, request: Request, row: int) -> bool:
     a = cluster.arrays
     if row >= len(a.free_cpu) or a.free_cpu[row] < request.cpu or a.free_ram[row] < request.memory:
         return False
-    if request.share is not None:
-        return bool(a.free_milli[row].max(initial=0) >= request.share.milli)
-    return not request.gpus or bool(a.free_gpu_milli[row] >= request.gpus * WHOLE_GPU)
+    if request.share is not None and a.free_milli[row].max(initial=0) < request.share.milli:
+        return False
+    if request.gpus and a.free_gpu_milli[row] < request.gpus * WHOLE_GPU:
+        return False
+    if not (request.models or request.min_memory):
+        return True
+    return bool(device_slots(cluster, request, np.array([row]))[0])

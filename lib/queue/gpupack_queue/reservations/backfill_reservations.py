@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import inf
 
 from gpupack_placement.cluster import Cluster
+from gpupack_placement.gang import has_slots
 from gpupack_queue.job import Job, JobId, Places, RunningJob
 from gpupack_queue.pending.pending_jobs import PendingJob
 from gpupack_queue.planning import Planner
@@ -120,8 +121,11 @@ class BackfillReservations:
             return False
         if delayed[0] != self._reservations_key(entry.job) or self.ending_in_time((entry,)):
             return False
-        return not self._state.pending.has_relevant_release(
-            entry.job_class.request_class, since=delayed[1], cluster=self._session.cluster
+        return not self._has_relevant_release(entry, since=delayed[1])
+
+    def _has_relevant_release(self, entry: PendingJob, *, since: int) -> bool:
+        return self._state.pending.has_relevant_release(
+            entry.job_class.request_class, since=since, cluster=self._session.cluster
         )
 
     def remember_delay(self, entry: PendingJob) -> None:
@@ -164,30 +168,51 @@ class BackfillReservations:
             self._changes.speculative[job.id] = passed - crossed
         return True
 
-    def is_move_postponed(self, entry: PendingJob) -> bool:
-        """Tell whether a later cycle tries to move reservations for the job, and not this one."""
-        if self._moves_left > 0 or entry.job_class.move_failed_at == self._move_basis(entry.job):
-            return False
-        self._due_at = self._now
-        self._postponed.add(id(entry.job_class.request_class))
-        return True
-
-    def try_move(self, entry: PendingJob, places: Places) -> bool:
+    def try_move(self, entry: PendingJob, places: Places) -> bool | None:
         """Tell whether the job delays no queue head there once reservations have other places.
 
-        They start at the same time there. A failure is not repeated until something is released.
+        They start at the same time there. None: a later cycle tries it. A failure is not repeated
+        until something is released that can make a difference.
         """
-        basis = self._move_basis(entry.job)
-        if entry.job_class.move_failed_at == basis:
-            return False
-        self._moves_left -= 1
-        if self.try_backfill(entry.job, places, may_move=True):
-            return True
-        entry.job_class.move_failed_at = basis
+        job_class, key = entry.job_class, self._reservations_key(entry.job)
+        failed = job_class.move_failed_at
+        if failed is not None and failed[0] == key:
+            job_class.move_failed_at = None
+            if not self._has_relevant_release(entry, since=failed[1]):
+                job_class.move_failed_at = failed
+                return False
+        if self._may_move(entry.job, places):
+            if self._moves_left <= 0:
+                self._due_at = self._now
+                self._postponed.add(id(job_class.request_class))
+                return None
+            self._moves_left -= 1
+            if self.try_backfill(entry.job, places, may_move=True):
+                return True
+        job_class.move_failed_at = key, self._state.pending.releases
         return False
 
-    def _move_basis(self, job: Job) -> tuple[tuple[object, ...], int]:
-        return self._reservations_key(job), self._state.pending.releases
+    def _may_move(self, job: Job, places: Places) -> bool:
+        """Tell whether each reservation alone may get other places; necessary, not sufficient."""
+        return all(
+            self._has_other_places(reservation, job, places)
+            for reservation in self._reservations_before(job)
+            if reservation.placements is not None and not self._ends_before(job, reservation)
+        )
+
+    def _has_other_places(self, reservation: BackfillReservation, job: Job, places: Places) -> bool:
+        """Tell whether enough workers of the head fit at its time besides the job."""
+        future, head, statement = reservation.cluster_then, reservation.job, FutureStatement()
+        if not statement.place(future, job, places):
+            statement.remove(future, head)
+            if not statement.place(future, job, places):
+                statement.discard()
+                return True  # another job holds the places, and may move
+            found = has_slots(future.cluster, head.gang)
+        else:
+            found = True
+        statement.discard()
+        return found
 
     def _passes_on_estimate(self, job: Job, reservation: BackfillReservation) -> bool:
         """Tell whether the job is backfilled speculatively, if it is backfilled."""
@@ -308,7 +333,12 @@ class BackfillReservations:
     def _reservations_key(self, job: Job) -> tuple[object, ...]:
         """Return what identifies the reservations that hold the job back."""
         return tuple(
-            (reservation.job.id, reservation.start_at, reservation.computed_at)
+            (
+                reservation.job.id,
+                reservation.start_at,
+                reservation.computed_at,
+                reservation.cluster_then.growths,
+            )
             for reservation in self._reservations_before(job)
         )
 

@@ -94,6 +94,8 @@ class ProjectedCluster:
     ) -> None:
         self.cluster, self._ends = cluster, ends
         self._removed, self._placed = set(removed), dict(placed)
+        self.growths = 0
+        """The number of ends that left more free for the owner of this object than it expected."""
         self._after: dict[int, int] = {}
         self._settled = _BEFORE_FIRST_END
 
@@ -103,6 +105,7 @@ class ProjectedCluster:
             self.cluster.overlay(), self._ends, removed=self._removed, placed=self._placed
         )
         twin._after, twin._settled = self._after.copy(), self._settled
+        twin.growths = self.growths
         return twin
 
     @property
@@ -168,7 +171,7 @@ class ProjectedCluster:
 
     def place(self, job: Job, places: Places) -> bool:
         """Place all workers, or none if one place is taken; return whether they are placed."""
-        self._settle_at(places)
+        self.settle_at(places)
         if not allocate_job(self.cluster, job, places):
             return False
         self._placed[job.id] = places
@@ -196,25 +199,31 @@ class ProjectedCluster:
             else:
                 self.cluster.give_back(holder)
 
-    def remove_running(self, running: RunningJob) -> None:
-        """Remove a job that has ended, or will have ended by then, whatever was expected of it."""
+    def remove_running(self, running: RunningJob) -> bool:
+        """Remove a job that has ended, or will have ended by then, whatever was expected of it.
+
+        Return whether more is free then than before.
+        """
         job = running.job.id
         if job in self._placed:
             self.remove(job)
-            return
+            return True
         if job not in self._ends.line_of or job in self._removed:
-            return
+            return False
         self._removed.add(job)
-        if self._still_runs(job):
-            for placement in running.placements:
-                self.cluster.assume_free(placement)
+        if not self._still_runs(job):
+            return False
+        for placement in running.placements:
+            self.cluster.assume_free(placement)
+        return True
 
     def _still_runs(self, job: JobId) -> bool:
         """Tell whether it still runs after the end on which this object is settled."""
         end = self._ends.end_of[self._ends.line_of[job]]
         return bool(end == NO_END or end > self._settled)
 
-    def _settle_at(self, places: Places) -> None:
+    def settle_at(self, places: Places) -> None:
+        """Bring the nodes of these places to the moment of this object."""
         for placement in places:
             node = self._ends.numbers.get(placement.node)
             if node is not None:

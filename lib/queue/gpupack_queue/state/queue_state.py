@@ -185,13 +185,13 @@ class State:
         self.open_ends += running.latest_end == inf
         self.endless_ends += running.job.is_endless
         for reservation in self._valid_reservations():
-            reservation.cluster_then.remove_running(running)
+            reservation.include_end(running)
 
     def record_withdrawal(self, job: JobId) -> None:
         """Record that a job no longer waits."""
         self.run_changes += 1
         for reservation in self._valid_reservations():
-            reservation.cluster_then.remove(job)
+            reservation.include_withdrawal(job)
 
     def _valid_reservations(self) -> list[BackfillReservation]:
         """Return the reservations that are not void; the nodes of the others may have changed."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
-from gpupack_placement.cluster import Cluster
+from gpupack_placement.cluster import NO_ROW, Cluster
 from gpupack_placement.feasibility import usable
 from gpupack_queue.charge import Charge
 from gpupack_queue.job import Job, JobId, Places, RunningJob
@@ -83,6 +83,30 @@ class BackfillReservation:
         """Return a copy; jobs that are placed in its cluster later are not placed in this one's."""
         return replace(self, cluster_then=self.cluster_then.copy())
 
+    def include_end(self, running: RunningJob) -> None:
+        """Include that a job has ended, or will have ended by then, whatever was expected of it."""
+        if self.cluster_then.remove_running(running):
+            self._record_growth(running.placements)
+
+    def include_withdrawal(self, job: JobId) -> None:
+        """Include that a job no longer waits."""
+        places = self.cluster_then.places_of(job)
+        if places is not None:
+            self.cluster_then.remove(job)
+            self._record_growth(places)
+
+    def _record_growth(self, released: Places) -> None:
+        """Record that more is free then, if that is so where a worker of the head may fit.
+
+        The head may get these places, and leave its own to a later job.
+        """
+        future, request = self.cluster_then, self.job.gang.request
+        future.settle_at(released)
+        rows = future.cluster.rows({place.node for place in released}).tolist()
+        future.growths += any(
+            row != NO_ROW and may_fit_on_row(future.cluster, request, row) for row in rows
+        )
+
     def include_preemption(
         self, job: Job, placements: Places, victims: Iterable[RunningJob]
     ) -> bool:
@@ -93,7 +117,7 @@ class BackfillReservation:
         if self.is_estimated:
             return False
         for running in victims:
-            self.cluster_then.remove_running(running)
+            self.include_end(running)
         self.cluster_then.remove(job.id)
         return self.cluster_then.place(job, placements)
 
