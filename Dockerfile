@@ -3,7 +3,8 @@
 # One target per component; see hack/images/gpupack_images for how they are built and named.
 #
 # - What changes rarely stands low: base, then the locked dependencies, then our own packages,
-#   copied last, so that a change of our code makes one layer of a few kilobytes.
+#   copied last, so that a change of our code makes one layer of a few kilobytes. Where a leader may be
+#   waited for, their bytecode follows: a pod cannot write it, and would compile them at every start.
 # - What the host needs for downloading (mirrors, proxies, certificates) comes as secrets under
 #   /run/secrets; no layer keeps them. Each may be missing: a plain `docker build` works.
 # - pip and uv are never installed: pip runs from Debian's wheel of it, uv from a cache of the builder.
@@ -154,9 +155,10 @@ COPY operator/requirements.lock /opt/locks/
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
     --mount=type=cache,target=/var/cache/uv \
     /opt/locks/install-locked requirements.lock
+COPY lib/devices lib/placement lib/queue crds lib/kubeclient lib/httpserver operator /opt/gpupack/
+RUN python -m compileall -q --invalidation-mode unchecked-hash /opt/gpupack
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_operator"]
-COPY lib/devices lib/placement lib/queue crds lib/kubeclient lib/httpserver operator /opt/gpupack/
 
 
 FROM services AS extender
@@ -164,9 +166,10 @@ COPY extender/requirements.lock /opt/locks/
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=uv.env --mount=type=secret,id=ca.crt \
     --mount=type=cache,target=/var/cache/uv \
     /opt/locks/install-locked requirements.lock
+COPY lib/devices lib/placement lib/queue crds lib/kubeclient lib/scheduler lib/httpserver extender /opt/gpupack/
+RUN python -m compileall -q --invalidation-mode unchecked-hash /opt/gpupack
 USER 65532:65532
 ENTRYPOINT ["python", "-m", "gpupack_extender"]
-COPY lib/devices lib/placement lib/queue crds lib/kubeclient lib/scheduler lib/httpserver extender /opt/gpupack/
 
 
 # The page that the api serves. Node and npm come as Python wheels: so their version is locked by its

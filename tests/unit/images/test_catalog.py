@@ -77,9 +77,11 @@ def test_the_launcher_is_compiled_from_source_unless_the_caller_says_otherwise()
     assert DOCKERFILE.count("\nARG LAUNCHER=launcher-from-source\n\nFROM ") == 1
 
 
-def test_our_own_code_is_copied_last():
+def test_our_own_code_is_copied_last_and_only_its_bytecode_follows():
     for stage in DOCKERFILE.split("\nFROM ")[1:]:
         steps = re.findall(r"^(COPY|RUN) (.*)", stage, flags=re.MULTILINE)
+        if steps and "compileall" in steps[-1][1]:
+            assert steps.pop()[1].endswith(" /opt/gpupack")
         code = [" /opt/gpupack/" in rest for _, rest in steps]
         assert code == sorted(code), stage
 
