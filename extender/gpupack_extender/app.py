@@ -2,6 +2,7 @@
 """Connection of the extender's parts, and their life."""
 
 import asyncio
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable
@@ -63,6 +64,9 @@ CONTROLLER: Final = f"{names.GROUP}/scheduler"
 CLOSING_SECONDS: Final = 0.3
 """Delay until the servers accept no more calls; calls that wait for notifications then end."""
 
+FIRST_LOOK_SECONDS: Final = 1.0
+"""Longest delay of the first lists: a list that is requested too early is requested again."""
+
 
 class Runs(Protocol):
     """Task that runs as long as the process."""
@@ -80,6 +84,8 @@ class App:
     """Unconfirmed writes by what is written."""
     tasks: dict[str, Runs]
     """Tasks by their purpose."""
+    first_look: asyncio.Event
+    """Set once it is known whether a predecessor may still write: objects are listed after it."""
     turns: Turns
     gathering: GangBarrier
     servers: tuple[Server, ...]
@@ -91,6 +97,13 @@ def build(settings: Settings, api: Api, leases: Api) -> App:
     parts, metrics = parts_of(settings, api, leases), Metrics()
     certificate = ServedCertificate(settings.serving.files)
     binder = _binder(parts)
+    endpoint = LeaderEndpoint(
+        api=api,
+        pod=_own_pod(settings),
+        leads=lambda: parts.leadership.held,
+        is_known=parts.reflectors["leader"].synced,
+        takeover=parts.takeover,
+    )
     events = EventWriter(api, Reporter(CONTROLLER, settings.leader_election.pod_name, "Evict"))
     idle = _notes(parts, events, IDLE, lambda: [pod.note for pod in parts.admissions.idle_pods()])
     collectors: tuple[Collector, ...] = (
@@ -116,10 +129,9 @@ def build(settings: Settings, api: Api, leases: Api) -> App:
             **_telling(parts, events),
             **_publishing(parts, settings),
             "idle": idle,
-            "endpoint": LeaderEndpoint(
-                api=api, pod=_own_pod(settings), decides=parts.readiness.decides
-            ),
+            "endpoint": endpoint,
         },
+        first_look=endpoint.looked,
         turns=parts.turns,
         gathering=binder.gathering,
         servers=_servers(parts, settings.serving, metrics, binder, certificate),
@@ -231,7 +243,7 @@ async def run(app: App, stop: asyncio.Event) -> None:
     """
     async with asyncio.TaskGroup() as group:
         watching = [
-            group.create_task(essential(name, reflector.run()))
+            group.create_task(essential(name, _watch(name, reflector, app.first_look)))
             for name, reflector in app.reflectors.items()
         ]
         asking = [
@@ -251,6 +263,14 @@ async def run(app: App, stop: asyncio.Event) -> None:
         await asyncio.gather(*serving)
         for task in (*watching, *asking, *working):
             task.cancel()
+
+
+async def _watch(name: str, reflector: Runs, first_look: asyncio.Event) -> None:
+    """Run a reflector; all but the Lease's begin after the first look, or without it."""
+    if name != "leader":
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(first_look.wait(), FIRST_LOOK_SECONDS)
+    await reflector.run()
 
 
 def _own_pod(settings: Settings) -> OwnPod:

@@ -28,7 +28,6 @@ class Leadership:
         self._prefix = f"{pod_name}_"
         self._clock = clock
         self._gained = gained
-        self._since = math.inf
         self._until = -math.inf
 
     @property
@@ -36,22 +35,15 @@ class Leadership:
         """Whether this process leads now."""
         return self._clock() < self._until
 
-    @property
-    def held_seconds(self) -> float:
-        """Number of seconds for which this process has led."""
-        return self._clock() - self._since if self.held else 0.0
-
     def upsert(self, lease: objects.Lease) -> None:
         """Record that the Lease was taken or renewed."""
         if not lease.spec.holder_identity.startswith(self._prefix):
             self._lose()
             return
-        now = self._clock()
         if not self.held:
             log.info("leading as %s", lease.spec.holder_identity)
-            self._since = now
             self._gained()
-        self._until = now + lease.spec.lease_duration_seconds
+        self._until = self._clock() + lease.spec.lease_duration_seconds
 
     def remove(self, _: objects.Lease) -> None:
         """Record that the Lease was deleted."""
@@ -67,4 +59,4 @@ class Leadership:
     def _lose(self) -> None:
         if self.held:
             log.info("not leading any more")
-        self._since, self._until = math.inf, -math.inf
+        self._until = -math.inf

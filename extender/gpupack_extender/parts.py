@@ -40,6 +40,7 @@ class Parts:
         reflectors: watches of the API server's objects, by kind; `leader` watches the leader's
             Lease.
         leadership: whether this process leads.
+        takeover: what it waits for when it begins to lead.
         readiness: whether it may decide now.
     """
 
@@ -50,6 +51,7 @@ class Parts:
     policies: Policies
     reflectors: dict[str, Reflector[Any]]
     leadership: Leadership
+    takeover: Takeover
     readiness: Readiness
     turns: Turns
     gates: Gates
@@ -78,6 +80,7 @@ def parts_of(settings: Settings, api: Api, leases: Api) -> Parts:
     sources = _reflectors(api, ledger, quotas)
     takeover = Takeover(
         sources.values(),
+        awaits_plans=ledger.jobs.await_plans,
         clock=clock,
         settle_seconds=decisions.plan_hold_seconds,
         later=asyncio.get_running_loop().call_later,
@@ -89,7 +92,6 @@ def parts_of(settings: Settings, api: Api, leases: Api) -> Parts:
         leadership=leadership,
         takeover=takeover,
         stale_after_seconds=election.stale_after_seconds,
-        settle_seconds=decisions.plan_hold_seconds,
     )
     turns, gates = Turns(), Gates(api, ledger, leads=lambda: leadership.held)
     admissions = Admissions(
@@ -108,6 +110,7 @@ def parts_of(settings: Settings, api: Api, leases: Api) -> Parts:
         policies=policies,
         reflectors=reflectors,
         leadership=leadership,
+        takeover=takeover,
         readiness=readiness,
         turns=turns,
         gates=gates,

@@ -2,10 +2,9 @@
 """Conditions under which the extender may answer and decide.
 
 To answer from the known state, watches must be synced and fresh. To decide about new places the
-process must also be the leader, must have been it for as long as a plan is held, and must have
-listed all objects since. Until then the operator may be writing a plan that this process does not
-know: a predecessor's, or its own from before it was killed. Pods of written plans are placed in
-that time; standalone pods and new plans wait.
+process must also be the leader, and its takeover must be complete. Until then the operator may be
+writing a plan that this process does not know: a predecessor's, or its own from before it was
+killed. Pods of written plans are placed in that time; standalone pods and new plans wait.
 """
 
 import asyncio
@@ -56,7 +55,6 @@ class Readiness:
     leadership: Leadership
     takeover: Takeover
     stale_after_seconds: float
-    settle_seconds: float
 
     def missing_to_answer(self) -> str:
         """Return what is missing to answer from the known state; empty: nothing."""
@@ -73,7 +71,7 @@ class Readiness:
             return missing
         if not self.leadership.held:
             return Missing.LEADERSHIP
-        if self.leadership.held_seconds < self.settle_seconds:
+        if not self.takeover.is_settled:
             return Missing.SETTLING
         if not self.takeover.is_complete:
             return Missing.LISTING

@@ -22,6 +22,8 @@ PAUSE_SECONDS: Final = 0.02
 """Pause between two runs: changes during it are processed together."""
 LONGEST_SECONDS: Final = 1.0
 """Longest time without a run: readiness changes with time, and holds expire."""
+TAKEOVER_SECONDS: Final = 0.05
+"""Longest time without a run while this process leads and may not decide yet."""
 FORGET_SECONDS: Final = 30.0
 
 
@@ -95,6 +97,8 @@ class QueueRunner:
 
     def _seconds(self) -> float:
         due = self._admissions.look_at
-        if due is None or self._readiness.missing_to_decide():
+        if self._readiness.missing_to_decide():
+            return TAKEOVER_SECONDS if self._readiness.leadership.held else LONGEST_SECONDS
+        if due is None:
             return LONGEST_SECONDS
         return min(max(due - self._admissions.now(), 0.0), LONGEST_SECONDS)

@@ -121,7 +121,8 @@ class Reflector(Generic[T]):
         )
         while True:
             await retrying(self._round)
-            await asyncio.sleep(PAUSE_SECONDS)
+            if self._wait_seconds() > 0:
+                await asyncio.sleep(PAUSE_SECONDS)
 
     async def _round(self) -> None:
         while not self._version or self._wait_seconds() <= 0:

@@ -28,11 +28,14 @@ class Task:
 
 
 def app(reflector, server=None):
+    looked = asyncio.Event()
+    looked.set()
     server = server or verbs_server(Starlette(), Serving(verbs_port=0))
     return App(
         reflectors={"pods": reflector},
         unconfirmed={"binds": Task(), "plans": Task()},
         tasks={"queue": Task()},
+        first_look=looked,
         turns=Turns(),
         servers=(server,),
         metrics=Metrics(),

@@ -66,12 +66,19 @@ async def parts(world, api):
     leadership.upsert(objects.Lease(spec=spec))
     world.now += 60
     watch = FakeWatch()
+    takeover = Takeover(
+        [],
+        awaits_plans=lambda: False,
+        clock=lambda: world.now,
+        settle_seconds=10,
+        later=lambda _, call: call(),
+    )
+    takeover.begin()
     readiness = Readiness(
         watches={"pods": watch},
         leadership=leadership,
-        takeover=Takeover([], clock=lambda: world.now, settle_seconds=10, later=None),
+        takeover=takeover,
         stale_after_seconds=90,
-        settle_seconds=10,
     )
     metrics = Metrics()
     metrics.registry.register(LedgerCollector(world.ledger, {"pods": watch}))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Service of the plan API leads to the one pod that decides."""
+"""The Service of the plan API leads to the one pod that leads."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,13 @@ import contextlib
 import pytest
 from aiohttp import web
 
-from gpupack_extender.leader_endpoint import ENDPOINT_SLICES, SERVICE, LeaderEndpoint, OwnPod
+from gpupack_extender import leader_endpoint
+from gpupack_extender.leader_endpoint import (
+    ENDPOINT_SLICES,
+    SERVICE,
+    LeaderEndpoint,
+    OwnPod,
+)
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.errors import Conflict
 
@@ -47,6 +53,18 @@ class Slices:
         return web.json_response(self.slice)
 
 
+class Takeover:
+    """Stands where the wait for a predecessor is; terms without one are recorded."""
+
+    def __init__(self):
+        self.terms = 1
+        self.begun = asyncio.Event()
+        self.alone_in = []
+
+    def has_no_predecessor(self, term):
+        self.alone_in.append(term)
+
+
 @pytest.fixture
 def slices():
     return Slices()
@@ -54,7 +72,7 @@ def slices():
 
 @pytest.fixture
 async def pod(slices, tmp_path):
-    """Make the pod with this number; it decides by default."""
+    """Make the pod with this number; it leads by default."""
     runner = web.AppRunner(slices.app(), shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -67,11 +85,15 @@ async def pod(slices, tmp_path):
     )
     async with Api.connect({"KUBECONFIG": str(kubeconfig)}) as api:
 
-        def numbered(number, *, decides=True, address=None):
+        def numbered(number, *, leads=True, address=None):
             address = f"10.0.0.{number}" if address is None else address
             own = OwnPod(namespace="system", name=f"s-{number}", uid=f"u-{number}", address=address)
-            return LeaderEndpoint(api=api, pod=own, decides=lambda: decides)
+            return LeaderEndpoint(
+                api=api, pod=own, leads=lambda: leads, is_known=known, takeover=Takeover()
+            )
 
+        known = asyncio.Event()
+        known.set()
         yield numbered
     await runner.cleanup()
 
@@ -115,8 +137,47 @@ async def test_a_write_over_another_leaders_newer_one_is_refused(pod, slices):
 
 
 async def test_a_standby_writes_nothing(pod, slices):
-    await looked_once(pod(2, decides=False))
+    standby = pod(2, leads=False)
+    await looked_once(standby)
     assert slices.slice is None
+    assert standby.looked.is_set()
+
+
+async def test_a_leader_without_a_slice_has_no_predecessor(pod):
+    first = pod(1)
+    await looked_once(first)
+    assert first.takeover.alone_in == [1]
+
+
+@pytest.mark.parametrize("before", [1, 2])
+async def test_while_a_pod_that_led_exists_it_may_have_written(pod, before):
+    await pod(before).publish()
+    leader = pod(1)
+    await looked_once(leader)
+    assert leader.takeover.alone_in == []
+
+
+async def test_a_slice_that_is_deleted_within_a_term_proves_nothing(pod, slices):
+    await pod(2).publish()
+    leader = pod(1)
+    await looked_once(leader)
+    slices.slice, slices.version = None, 0
+    await looked_once(leader)
+    assert slices.addresses == ["10.0.0.1"]
+    assert leader.takeover.alone_in == []
+
+
+async def test_a_new_term_is_looked_at_at_once(pod, slices, monkeypatch):
+    monkeypatch.setattr(leader_endpoint, "LOOK_SECONDS", 3600.0)
+    leader = pod(1, leads=False)
+    task = asyncio.create_task(leader.run())
+    await leader.looked.wait()
+    leader.leads = lambda: True
+    leader.takeover.begun.set()
+    async with asyncio.timeout(60):
+        while slices.slice is None:
+            await asyncio.sleep(0.01)
+    task.cancel()
 
 
 async def test_outside_a_cluster_there_is_nothing_to_lead_to(pod, slices):

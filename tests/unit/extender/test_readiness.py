@@ -94,15 +94,38 @@ def timers(clock):
     return Timers(clock)
 
 
+class Jobs:
+    """Stands where the ledger's GPUJobs do."""
+
+    pending = False
+
+    def await_plans(self):
+        return self.pending
+
+
 @pytest.fixture
-def readiness(clock, source, timers):
-    takeover = Takeover([source], clock=clock, settle_seconds=10, later=timers.later)
+def jobs():
+    return Jobs()
+
+
+@pytest.fixture
+def takeover(clock, source, jobs, timers):
+    return Takeover(
+        [source],
+        awaits_plans=jobs.await_plans,
+        clock=clock,
+        settle_seconds=10,
+        later=timers.later,
+    )
+
+
+@pytest.fixture
+def readiness(clock, takeover):
     return Readiness(
         watches={},
         leadership=Leadership(pod_name="s-1", clock=clock, gained=takeover.begin),
         takeover=takeover,
         stale_after_seconds=90,
-        settle_seconds=10,
     )
 
 
@@ -133,6 +156,52 @@ def test_a_leader_that_leads_again_before_it_is_ready_starts_over(readiness, sou
     assert source.asked == 0
     timers.pass_(1)
     assert source.asked == 1
+
+
+def test_without_a_predecessor_and_pending_jobs_a_leader_waits_for_one_list(
+    readiness, takeover, source, timers
+):
+    readiness.leadership.upsert(lease("s-1_0c7a"))
+    timers.pass_(0.1)
+    takeover.has_no_predecessor(takeover.terms)
+    assert (readiness.missing_to_decide(), source.asked) == ("AwaitingPreviousPlans", 1)
+    source.listed_at = 100.05
+    assert readiness.missing_to_decide() == "AwaitingPreviousPlans"
+    source.listed_at = 100.1
+    assert readiness.missing_to_decide() == ""
+    timers.pass_(10)
+    assert (readiness.missing_to_decide(), source.asked) == ("", 1)
+
+
+def test_while_a_job_waits_for_its_plan_the_settling_time_counts_without_a_predecessor(
+    readiness, takeover, jobs, source, timers
+):
+    jobs.pending = True
+    readiness.leadership.upsert(lease("s-1_0c7a"))
+    takeover.has_no_predecessor(takeover.terms)
+    source.listed_at = 101.0
+    timers.pass_(9)
+    assert readiness.missing_to_decide() == "AwaitingPreviousPlans"
+    timers.pass_(1)
+    assert (readiness.missing_to_decide(), source.asked) == ("AwaitingPreviousWrites", 2)
+
+
+def test_once_decisions_are_made_a_new_job_does_not_end_them(readiness, takeover, jobs, source):
+    readiness.leadership.upsert(lease("s-1_0c7a"))
+    takeover.has_no_predecessor(takeover.terms)
+    source.listed_at = 100.0
+    assert readiness.missing_to_decide() == ""
+    jobs.pending = True
+    assert readiness.missing_to_decide() == ""
+
+
+def test_what_was_found_in_an_earlier_term_does_not_count(readiness, takeover, source):
+    readiness.leadership.upsert(lease("s-1_0c7a"))
+    earlier = takeover.terms
+    readiness.leadership.upsert(lease("s-2_0c7a"))
+    readiness.leadership.upsert(lease("s-1_0c7a"))
+    takeover.has_no_predecessor(earlier)
+    assert (readiness.missing_to_decide(), source.asked) == ("AwaitingPreviousPlans", 0)
 
 
 def test_settings_have_defaults():

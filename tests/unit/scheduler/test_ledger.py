@@ -16,8 +16,8 @@ from gpupack_scheduler.ledger.ledger import Outcome
 WORKER = {"worker": ("train", 1, 0)}
 
 
-def admitted(*placed, attempt=1):
-    return job("train", attempt=attempt, phase="Admitted", placed=placed)
+def admitted(*placed, attempt=1, phase="Admitted", **spec):
+    return job("train", attempt=attempt, phase=phase, placed=placed, **spec)
 
 
 def test_plan_status_and_pod_of_a_worker_count_once(world):
@@ -40,6 +40,25 @@ def test_a_plan_is_not_given_away_by_the_clock(world):
     world.plan(plan_request("train", workers=8))
     world.now += 1e6
     assert isinstance(world.plan(plan_request("other", workers=8)), PlanRefusal)
+
+
+@pytest.mark.parametrize(
+    ("shown", "awaits"),
+    [
+        (job("train"), True),
+        (job("train", attempt=1, phase="Pending"), True),
+        (admitted(("a", [0])), False),
+        (admitted(("a", [0]), deleted=True), False),
+        (job("train", attempt=1, phase="Succeeded"), False),
+        (job("train", suspend=True), False),
+        (admitted(("a", [0]), workers=2, minWorkers=1), True),
+        (admitted(("a", [0]), movable=True), True),
+        (admitted(("a", [0]), phase="Failing"), False),
+    ],
+)
+def test_a_plan_is_awaited_by_a_job_that_may_get_places(world, shown, awaits):
+    world.ledger.jobs.upsert(shown)
+    assert world.ledger.jobs.await_plans() is awaits
 
 
 def test_a_plan_that_was_asked_for_again_is_not_overdue(world):

@@ -98,6 +98,16 @@ class Jobs:
         has_begun = last is not None and last.finished_at is None
         return has_begun or shown.attempt.number < attempt.number - 1
 
+    def await_plans(self) -> bool:
+        """Tell whether a plan may give one of the shown jobs places, its first or others."""
+        return any(map(self._awaits_plan, self._shown.values()))
+
+    def _awaits_plan(self, shown: ShownJob) -> bool:
+        if not shown.may_wait or shown.movable or shown.growing:
+            return shown.may_wait
+        workers = self._claims.workers_of(shown.attempt.job_uid)
+        return not any(self._claims.workers[each].state is State.WRITTEN for each in workers)
+
     def see_all(self) -> None:
         """Add all jobs to the changes, for their reader."""
         for uid in self._shown:
