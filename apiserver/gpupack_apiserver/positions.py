@@ -26,7 +26,7 @@ class Positions:
     def by_job(self) -> Mapping[JobId, int]:
         """Return positions by the queue's names; 1 is the first."""
         self._queue_copy.follow()
-        queue = self._queue_copy.admissions.queue
+        queue = self._queue_copy.observed.queue
         is_same = queue is self._source and len(queue) == len(self._found)
         if not is_same or self._clock() >= self._valid_until:
             self._source, self._valid_until = queue, self._clock() + CACHE_SECONDS

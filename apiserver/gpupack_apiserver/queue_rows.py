@@ -43,7 +43,7 @@ def _pod_row(model: ReadModel, pod: objects.Pod, position: int | None) -> QueueR
     pending = model.ledger.pods.waiting(uid)
     conditions = (each for each in pod.status.conditions if each.type == "PodScheduled")
     scheduled = next(conditions, None)
-    obstacle = model.queue_copy.admissions.obstacle_of_pod(uid)
+    obstacle = model.queue_copy.observed.obstacle_of_pod(uid)
     return QueueRow(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,

@@ -105,16 +105,16 @@ def build(settings: Settings, api: Api, leases: Api) -> App:
         takeover=parts.takeover,
     )
     events = EventWriter(api, Reporter(CONTROLLER, settings.leader_election.pod_name, "Evict"))
-    idle = _notes(parts, events, IDLE, lambda: [pod.note for pod in parts.admissions.idle_pods()])
+    idle = _notes(parts, events, IDLE, lambda: [pod.note for pod in parts.owner.idle_pods()])
     collectors: tuple[Collector, ...] = (
         IdleCollector(idle),
         LedgerCollector(parts.ledger, parts.reflectors),
-        ConsolidationCollector(parts.admissions.consolidating),
+        ConsolidationCollector(parts.owner.observed.consolidating),
         UnreadableObjects(parts.reflectors),
         KubeRequests(api),
         ReadinessCollector(parts.readiness),
         CertificateMetrics(certificate),
-        QueueCollector(parts.admissions, parts.quotas, decides=parts.readiness.decides),
+        QueueCollector(parts.owner.observed, parts.quotas, decides=parts.readiness.decides),
     )
     for each in collectors:
         metrics.registry.register(each)
@@ -141,10 +141,10 @@ def build(settings: Settings, api: Api, leases: Api) -> App:
 
 def _deciding(parts: Parts, metrics: QueueMetrics) -> dict[str, Runs]:
     """Return the tasks that decide, admit pods behind gates, and publish the expected demand."""
-    api, ledger, admissions, readiness = parts.api, parts.ledger, parts.admissions, parts.readiness
+    api, ledger, owner, readiness = parts.api, parts.ledger, parts.owner, parts.readiness
     return {
         "policies": parts.policies,
-        "queue": QueueRunner(admissions, parts.turns, ledger, parts.quotas, readiness, metrics),
+        "queue": QueueRunner(owner, ledger, parts.quotas, readiness, metrics),
         "forecast": ForecastWriter(
             api,
             parts.quotas,
@@ -158,13 +158,13 @@ def _deciding(parts: Parts, metrics: QueueMetrics) -> dict[str, Runs]:
 
 def _telling(parts: Parts, events: EventWriter) -> dict[str, Runs]:
     """Return the tasks that carry out decisions about pods, quotas and nodes."""
-    api, admissions, decides = parts.api, parts.admissions, parts.readiness.decides
+    api, owner, decides = parts.api, parts.owner, parts.readiness.decides
     return {
-        "quotas": QuotaReporter(api, parts.quotas, admissions, decides=decides),
-        "evictions": Evictions(api, admissions.evictions, events, decides=decides),
-        "stranded": _notes(parts, events, STRANDED, admissions.stranded_pods),
-        "failed": _notes(parts, events, FAILED, admissions.failed_pods),
-        "notes": PodNotes(api, parts.ledger.pods, admissions, decides=decides),
+        "quotas": QuotaReporter(api, parts.quotas, owner.observed, decides=decides),
+        "evictions": Evictions(api, owner.evictions, events, decides=decides),
+        "stranded": _notes(parts, events, STRANDED, owner.stranded_pods),
+        "failed": _notes(parts, events, FAILED, owner.failed_pods),
+        "notes": PodNotes(api, parts.ledger.pods, owner, decides=decides),
         "inventory": InventoryNotes(api, parts.ledger, decides=decides, now=api.clock.now),
     }
 
@@ -193,7 +193,7 @@ def _notes(
 
 def _binder(parts: Parts) -> Binder:
     ledger, readiness = parts.ledger, parts.readiness
-    reserve = Reserve(ledger, parts.admissions, parts.decisions, readiness.require_to_decide)
+    reserve = Reserve(ledger, parts.owner, parts.decisions, readiness.require_to_decide)
     return Binder(parts.api, ledger, reserve, leads=lambda: parts.leadership.held)
 
 
@@ -213,7 +213,7 @@ def _servers(
             decisions,
             readiness.require_to_decide,
             UnknownJobs(parts.reflectors["gpujobs"], ledger.pods.seen_at, clock=time.monotonic),
-            parts.admissions,
+            parts.owner,
         ),
         prioritize_pod=Prioritize(ledger, parts.policies, decisions),
         binder=binder,
@@ -222,7 +222,7 @@ def _servers(
     )
     handshakes = Handshakes()
     plan_api = PlanApi(
-        make_plan=Plan(ledger, parts.admissions, decisions),
+        make_plan=Plan(ledger, parts.owner, decisions),
         turns=parts.turns,
         access=Access(parts.api, clock=time.monotonic, on_allowed=handshakes.welcome),
         readiness=readiness,

@@ -28,7 +28,7 @@ from gpupack_scheduler.ledger.claims import PodClaim, State, WorkerClaim
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.workers import WorkerKey
 from gpupack_scheduler.policies import Policies
-from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.queueing.queue_owner import QueueOwner
 from gpupack_scheduler.requests.mismatch import worker_place
 from gpupack_scheduler.requests.pod_request import PodRequest
 
@@ -67,7 +67,7 @@ class Filter:
     may_decide: Callable[[], None]
     """Raises NotReady while no new place may be given."""
     unknown_jobs: UnknownJobs
-    admissions: Admissions
+    owner: QueueOwner
 
     def __call__(self, ask: PodRequest, nodes: Nodes) -> FilterResult:
         """Answer one call.
@@ -126,7 +126,7 @@ class Filter:
                 return FilterResult(node_names=[held.placement.node])
             self.ledger.release(held)
         self.may_decide()
-        chosen = self.admissions.place(ask, nodes)
+        chosen = self.owner.place(ask, nodes)
         if isinstance(chosen, Wait):
             return self._waits(ask.served(), chosen, nodes)
         if isinstance(chosen, PodClaim):
@@ -142,7 +142,7 @@ class Filter:
 
     def _every(self, ask: PodRequest, nodes: Nodes) -> FilterResult:
         self.may_decide()
-        request, chosen = ask.served(), self.admissions.place(ask, nodes)
+        request, chosen = ask.served(), self.owner.place(ask, nodes)
         if isinstance(chosen, Wait):
             return self._waits(request, chosen, nodes)
         ranked = rank(self.ledger.cluster, request, self.policies.named(), candidates=nodes)

@@ -26,8 +26,9 @@ from gpupack_scheduler.ledger.placed_job import PLACED_JOBS
 from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS
 from gpupack_scheduler.policies import Policies
 from gpupack_scheduler.published_forecast import PublishedForecast
-from gpupack_scheduler.queueing.admissions import Admissions
-from gpupack_scheduler.queueing.notifiers import Notifiers
+from gpupack_scheduler.queueing.notices import Notifiers
+from gpupack_scheduler.queueing.observed_queue import ObservedQueue
+from gpupack_scheduler.queueing.queue_owner import QueueOwner
 from gpupack_scheduler.queueing.quotas import QuotaStores
 from gpupack_scheduler.queueing.turns import Turns
 
@@ -55,7 +56,7 @@ class Parts:
     readiness: Readiness
     turns: Turns
     gates: Gates
-    admissions: Admissions
+    owner: QueueOwner
 
 
 def parts_of(settings: Settings, api: Api, leases: Api) -> Parts:
@@ -94,14 +95,8 @@ def parts_of(settings: Settings, api: Api, leases: Api) -> Parts:
         stale_after_seconds=election.stale_after_seconds,
     )
     turns, gates = Turns(), Gates(api, ledger, leads=lambda: leadership.held)
-    admissions = Admissions(
-        ledger,
-        policies,
-        Notifiers(turns, gates),
-        quotas=quotas,
-        now=steady(api.clock),
-        decisions=decisions,
-    )
+    observed = ObservedQueue(ledger, policies, quotas, now=steady(api.clock), decisions=decisions)
+    owner = QueueOwner(observed, policies, Notifiers(turns, gates))
     return Parts(
         api=api,
         decisions=decisions,
@@ -114,7 +109,7 @@ def parts_of(settings: Settings, api: Api, leases: Api) -> Parts:
         readiness=readiness,
         turns=turns,
         gates=gates,
-        admissions=admissions,
+        owner=owner,
     )
 
 

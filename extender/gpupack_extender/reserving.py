@@ -14,7 +14,7 @@ from gpupack_scheduler.decisions import Decisions
 from gpupack_scheduler.errors import BindRefused
 from gpupack_scheduler.ledger.claims import Allocation, PodClaim, State
 from gpupack_scheduler.ledger.ledger import Ledger
-from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.queueing.queue_owner import QueueOwner
 from gpupack_scheduler.requests.mismatch import worker_place
 from gpupack_scheduler.requests.pod_request import PodRequest
 
@@ -24,7 +24,7 @@ class Reserve:
     """Function that holds a pod's place on a node while its Binding is under way."""
 
     ledger: Ledger
-    admissions: Admissions
+    owner: QueueOwner
     decisions: Decisions
     may_decide: Callable[[], None]
     """Raises NotReady while no new place may be given."""
@@ -57,7 +57,7 @@ class Reserve:
     def _decided(self, ask: PodRequest, node: str) -> Allocation:
         self.may_decide()
         request, here = _request(ask), [NodeName(node)]
-        chosen = self.admissions.place(ask, here)
+        chosen = self.owner.place(ask, here)
         if isinstance(chosen, PodClaim):
             return chosen.allocation
         if not isinstance(chosen, Wait):

@@ -25,8 +25,9 @@ from gpupack_scheduler.ledger.watched_pod import WatchedPod
 from gpupack_scheduler.ledger.workers import AttemptKey
 from gpupack_scheduler.planning import Plan
 from gpupack_scheduler.policies import Policies
-from gpupack_scheduler.queueing.admissions import Admissions
-from gpupack_scheduler.queueing.notifiers import Notifiers
+from gpupack_scheduler.queueing.notices import Notifiers
+from gpupack_scheduler.queueing.observed_queue import ObservedQueue
+from gpupack_scheduler.queueing.queue_owner import QueueOwner
 from gpupack_scheduler.queueing.quotas import QuotaStores
 from gpupack_scheduler.queueing.turns import Turns
 from gpupack_scheduler.requests import pod_request
@@ -94,19 +95,19 @@ class World:
         unknown_jobs = UnknownJobs(self.jobs_list, ledger.pods.seen_at, clock=lambda: self.now)
         self.prioritize_pod = Prioritize(ledger, self.policies, self.decisions)
         self.turns, self.quotas, self.gates = Turns(), QuotaStores(), OpenedGates()
-        self.admissions = Admissions(
+        queue = ObservedQueue(
             ledger,
             self.policies,
-            Notifiers(self.turns, self.gates),
-            quotas=self.quotas,
+            self.quotas,
             now=lambda: self.now,
             decisions=self.decisions,
         )
+        self.owner = QueueOwner(queue, self.policies, Notifiers(self.turns, self.gates))
         self.filter_pod = Filter(
-            ledger, self.policies, self.decisions, self.may_decide, unknown_jobs, self.admissions
+            ledger, self.policies, self.decisions, self.may_decide, unknown_jobs, self.owner
         )
-        self.reserve_ask = Reserve(ledger, self.admissions, self.decisions, self.may_decide)
-        self.plan = Plan(ledger, self.admissions, self.decisions)
+        self.reserve_ask = Reserve(ledger, self.owner, self.decisions, self.may_decide)
+        self.plan = Plan(ledger, self.owner, self.decisions)
 
     def asks(self, name, **asked):
         """The operator asks for a plan; `submitted`: when the GPUJob was made."""
@@ -114,7 +115,7 @@ class World:
 
     def decide(self):
         """Decide as the runner does after a change, until nothing more is due."""
-        while self.admissions.decide():
+        while self.owner.decide():
             pass
 
     def called(self):
@@ -123,7 +124,7 @@ class World:
 
     def running(self):
         """Return the names of running jobs in the queue's state."""
-        return [running.job.name for running in self.admissions.queue.state.running]
+        return [running.job.name for running in self.owner.queue.state.running]
 
     def written(self, name, *, namespace="team"):
         """The watch shows that the plan of a job's first attempt was written."""

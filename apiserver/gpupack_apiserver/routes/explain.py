@@ -46,7 +46,7 @@ async def explain(
             phase=status.phase,
             reason=status.reason,
             message=queue_copy.obstacle(job.metadata.uid) or status.message,
-            waiting=len(queue_copy.admissions.queue),
+            waiting=len(queue_copy.observed.queue),
         )
     return await _explain_queued(parts, user, namespace, job_id(attempt), status.phase)
 
@@ -69,12 +69,12 @@ async def explain_pod(
     if pod is None:
         return _explain_placed(parts, namespace, name)
     job = pod_id(pod.metadata.uid)
-    if job not in queue_copy.admissions.queue.state.pending:
+    if job not in queue_copy.observed.queue.state.pending:
         return Explanation(
             phase="Pending",
             reason="QueueFull",
-            message=queue_copy.admissions.obstacle_of_pod(pod.metadata.uid),
-            waiting=len(queue_copy.admissions.queue),
+            message=queue_copy.observed.obstacle_of_pod(pod.metadata.uid),
+            waiting=len(queue_copy.observed.queue),
         )
     return await _explain_queued(parts, user, namespace, job, "Pending")
 
@@ -98,7 +98,7 @@ def _explain_placed(parts: Parts, namespace: str, name: str) -> Explanation:
         phase="Scheduled",
         reason="Scheduled",
         message=f"the pod is on node {node}",
-        waiting=len(model.queue_copy.admissions.queue),
+        waiting=len(model.queue_copy.observed.queue),
         node=node,
         holds=[holder_view(each, model.ledger) for each in held],
     )

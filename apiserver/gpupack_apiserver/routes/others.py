@@ -19,7 +19,7 @@ def estimated_wait_seconds(parts: Parts, found: Answer) -> float | None:
     by = latest_start(found.wait.start) if found.wait else None
     if by is None:
         return None
-    return round(max(by.at - parts.model.queue_copy.admissions.now(), 0.0), 1)
+    return round(max(by.at - parts.model.queue_copy.observed.now(), 0.0), 1)
 
 
 async def named_and_hidden(

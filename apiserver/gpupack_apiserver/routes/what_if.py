@@ -112,11 +112,11 @@ async def what_if(request: Call, state: State, data: WhatIfBody) -> Outcome:
             name=spec.priority_class_name, number=spec.priority
         ),
         observed=parts.model.decisions.observed_resources,
-        now=parts.model.queue_copy.admissions.now(),
+        now=parts.model.queue_copy.observed.now(),
     )
     if isinstance(job_request, NotQueued):
         return _not_queued(parts, job_request)
-    if obstacle := parts.model.queue_copy.admissions.obstacle(job_request):
+    if obstacle := parts.model.queue_copy.observed.obstacle(job_request):
         return _not_queued(parts, NotQueued("QueueFull", obstacle))
     return await _outcome(parts, user, job_request, await _answer(parts, user, job_request, data))
 
@@ -181,7 +181,7 @@ def _not_queued(parts: Parts, why: NotQueued) -> Outcome:
         message=why.message,
         workers=(),
         position=None,
-        waiting=len(parts.model.queue_copy.admissions.queue),
+        waiting=len(parts.model.queue_copy.observed.queue),
         estimated_wait_seconds=None,
         preempts=(),
         preempts_hidden=0,

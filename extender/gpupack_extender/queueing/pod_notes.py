@@ -17,7 +17,7 @@ from gpupack_kubeclient import errors, objects
 from gpupack_kubeclient.client import Api
 from gpupack_scheduler.ledger.pods import Pods
 from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS
-from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.queueing.queue_owner import QueueOwner
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +36,14 @@ class PodNotes:
     Args:
         api: the API server with the pods.
         pods: the gated pods.
-        admissions: returns the reasons.
+        owner: returns the reasons.
         decides: tells whether this process decides.
     """
 
     def __init__(
-        self, api: Api, pods: Pods, admissions: Admissions, *, decides: Callable[[], bool]
+        self, api: Api, pods: Pods, owner: QueueOwner, *, decides: Callable[[], bool]
     ) -> None:
-        self._api, self._pods, self._admissions = api, pods, admissions
+        self._api, self._pods, self._owner = api, pods, owner
         self._decides = decides
         self._after: dict[str, float] = {}
         """Seconds until the next update, by UID."""
@@ -62,7 +62,7 @@ class PodNotes:
         Their reason then ends in a moment, and a write would conflict with the one that opens the
         gate.
         """
-        if self._admissions.admits_pods:
+        if self._owner.admits_pods:
             return
         for uid in self._pods.gated.keys() - self._after.keys():
             self._later(self._pods.gated[uid], now, FIRST_SECONDS)
@@ -95,7 +95,7 @@ class PodNotes:
 
     async def _tell(self, pod: objects.Pod) -> None:
         namespace, name = pod.key
-        text = self._admissions.explain_pod(pod)
+        text = self._owner.explain_pod(pod)
         if not text or text == _shown(pod):
             return
         condition = {

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from gpupack_crds.gpuquota import QUOTA_NAME
 from gpupack_crds.kinds import GpuQuota
 from gpupack_queue import PreemptionReason, Tenant
-from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.queueing.observed_queue import ObservedQueue
 from gpupack_scheduler.queueing.quotas import QuotaStores
 
 MAX_NAMESPACES: Final = 500
@@ -66,15 +66,15 @@ class QueueCollector(Collector):
     """Collector of waiting and preempted jobs and pods, and of the use of quotas.
 
     Args:
-        admissions: the queue.
+        observed: the queue.
         quotas: the quotas as the watch shows them.
         decides: tells whether this process decides; a standby does not know the waiting jobs.
     """
 
     def __init__(
-        self, admissions: Admissions, quotas: QuotaStores, *, decides: Callable[[], bool]
+        self, observed: ObservedQueue, quotas: QuotaStores, *, decides: Callable[[], bool]
     ) -> None:
-        self._admissions, self._quotas, self._decides = admissions, quotas, decides
+        self._observed, self._quotas, self._decides = observed, quotas, decides
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current state."""
@@ -91,12 +91,12 @@ class QueueCollector(Collector):
             "Pending attempts of GPUJobs (gang) and standalone pods (pod).",
             labels=["kind"],
         )
-        for kind, number in self._admissions.kinds().items():
+        for kind, number in self._observed.kinds().items():
             family.add_metric([kind], number)
         return family
 
     def _preemptions(self) -> Iterator[Metric]:
-        preempting = self._admissions.preempting
+        preempting = self._observed.preempting
         stopped = CounterMetricFamily(
             "gpupack_queue_preempted",
             "Preempted jobs, workers and pods, by reason.",
@@ -119,7 +119,7 @@ class QueueCollector(Collector):
         yield GaugeMetricFamily(
             "gpupack_queue_preemption_oldest_seconds",
             "Age of the oldest open preemption. 0: none.",
-            value=0.0 if oldest is None else max(self._admissions.now() - oldest, 0.0),
+            value=0.0 if oldest is None else max(self._observed.now() - oldest, 0.0),
         )
 
     def _starving(self, quotas: Named) -> Metric:
@@ -129,7 +129,7 @@ class QueueCollector(Collector):
             "its namespace.",
             labels=["namespace"],
         )
-        found = self._admissions.starving() if self._decides() else {}
+        found = self._observed.starving() if self._decides() else {}
         for name, named in quotas.items():
             tenants = (Tenant(each.metadata.namespace) for each in named)
             waits = [found[tenant] for tenant in tenants if tenant in found]

@@ -14,8 +14,8 @@ from gpupack_extender.looking import look_forever
 from gpupack_extender.queueing import cluster_cohort
 from gpupack_kubeclient import errors
 from gpupack_kubeclient.client import Api
-from gpupack_scheduler.queueing.admissions import Admissions
 from gpupack_scheduler.queueing.averages import AverageReport
+from gpupack_scheduler.queueing.observed_queue import ObservedQueue
 from gpupack_scheduler.queueing.quota_capacity import (
     CapacityReport,
     Shortfall,
@@ -39,14 +39,14 @@ class QuotaReporter:
     Args:
         api: the API server with the statuses.
         stores: what the watch shows of them.
-        admissions: the queue to report.
+        observed: the queue to report.
         decides: tells whether this process decides; otherwise another process reports.
     """
 
     def __init__(
-        self, api: Api, stores: QuotaStores, admissions: Admissions, *, decides: Callable[[], bool]
+        self, api: Api, stores: QuotaStores, observed: ObservedQueue, *, decides: Callable[[], bool]
     ) -> None:
-        self._api, self._stores, self._admissions = api, stores, admissions
+        self._api, self._stores, self._observed = api, stores, observed
         self._decides = decides
         self._written = 0
 
@@ -75,10 +75,10 @@ class QuotaReporter:
         quotas, cohorts = self._stores.quotas.items, self._stores.cohorts.items
         if not quotas and not cohorts:
             return []
-        queue, problems = self._admissions.queue, self._admissions.problems
+        queue, problems = self._observed.queue, self._observed.problems
         report = UsageReport(queue)
-        capacity = CapacityReport(queue, self._admissions.cluster())
-        averages = AverageReport(queue, {name for _, name in cohorts}, self._admissions.now())
+        capacity = CapacityReport(queue, self._observed.cluster())
+        averages = AverageReport(queue, {name for _, name in cohorts}, self._observed.now())
         found: list[tuple[GpuQuota | GpuCohort, QuotaStatus]] = []
         for (namespace, _), quota in quotas.items():
             generation, problem = quota.metadata.generation, problems.get(quota.key, "")
@@ -103,13 +103,13 @@ class QuotaReporter:
             item.status.conditions,
             shortfall,
             generation=item.metadata.generation,
-            now=dt.datetime.fromtimestamp(self._admissions.now(), dt.UTC),
+            now=dt.datetime.fromtimestamp(self._observed.now(), dt.UTC),
         )
         return msgspec.structs.replace(status, conditions=conditions)
 
     async def _make_room_for_averages(self) -> None:
         """Create the GPUCohort that keeps the averages of namespaces outside all cohorts."""
-        has_half_life = self._admissions.queue.rules.half_life_seconds > 0
+        has_half_life = self._observed.queue.rules.half_life_seconds > 0
         if has_half_life and cluster_cohort.shown(self._stores) is None:
             await cluster_cohort.make(self._api)
 

@@ -12,9 +12,8 @@ from gpupack_extender.queueing.queue_metrics import QueueMetrics
 from gpupack_extender.readiness import Readiness
 from gpupack_placement import LedgerConflict
 from gpupack_scheduler.ledger.ledger import Ledger
-from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.queueing.queue_owner import QueueOwner
 from gpupack_scheduler.queueing.quotas import QuotaStores
-from gpupack_scheduler.queueing.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -32,15 +31,13 @@ class QueueRunner:
 
     def __init__(
         self,
-        admissions: Admissions,
-        turns: Turns,
+        owner: QueueOwner,
         ledger: Ledger,
         quotas: QuotaStores,
         readiness: Readiness,
         metrics: QueueMetrics,
     ) -> None:
-        self._admissions, self._turns = admissions, turns
-        self._metrics = metrics
+        self._owner, self._metrics = owner, metrics
         self._ledger, self._readiness = ledger, readiness
         self._changed = asyncio.Event()
         self._leads = False
@@ -69,36 +66,38 @@ class QueueRunner:
             self._step()
         except LedgerConflict:
             log.exception("the queue restarts")
-            self._admissions.restart()
+            self._owner.restart()
 
     def _step(self) -> None:
         self._follow_leadership()
         self._ledger.expire()
         if self._readiness.missing_to_answer():
             return
+        if not self._leads:
+            self._owner.observed.see()
+            return
         if self._readiness.missing_to_decide():
-            self._admissions.see()
+            self._owner.see()
             return
         with self._metrics.timed_cycle():
-            goes_on = self._admissions.decide()
+            goes_on = self._owner.decide()
         if goes_on:
             self._changed.set()
-        now = self._admissions.now()
+        now = self._owner.now()
         if now - self._forgot_at > FORGET_SECONDS:
             self._forgot_at = now
-            self._admissions.forget_unknown()
+            self._owner.forget_unknown()
 
     def _follow_leadership(self) -> None:
         leads = self._readiness.leadership.held
         if leads != self._leads:
             self._leads = leads
-            self._admissions.withdraw_all()
-            self._turns.begin()
+            self._owner.lead()
 
     def _seconds(self) -> float:
-        due = self._admissions.look_at
+        due = self._owner.look_at
         if self._readiness.missing_to_decide():
             return TAKEOVER_SECONDS if self._readiness.leadership.held else LONGEST_SECONDS
         if due is None:
             return LONGEST_SECONDS
-        return min(max(due - self._admissions.now(), 0.0), LONGEST_SECONDS)
+        return min(max(due - self._owner.now(), 0.0), LONGEST_SECONDS)

@@ -16,6 +16,7 @@ from gpupack_queue.decisions import (
     Move,
     Preempt,
     PreemptionReason,
+    Statement,
     Victim,
 )
 from gpupack_queue.explain.reasons import Borrowed, Wait, WaitReason
@@ -94,6 +95,7 @@ __all__ = [
     "Rules",
     "RunningJob",
     "Start",
+    "Statement",
     "Tenant",
     "Unknown",
     "Unsatisfied",

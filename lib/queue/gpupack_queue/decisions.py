@@ -97,6 +97,21 @@ class CancelReservation:
 
 
 @dataclass(frozen=True, slots=True)
+class Statement:
+    """The preemptions, moves and consolidations of a cycle: all are carried out, or none.
+
+    They are planned with all admissions of the cycle in place.
+    """
+
+    preemptions: tuple[Preempt, ...] = ()
+    moves: tuple[Move, ...] = ()
+    consolidations: tuple[Consolidate, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.preemptions or self.moves or self.consolidations)
+
+
+@dataclass(frozen=True, slots=True)
 class Decisions:
     """Decisions in the order in which they were made.
 
@@ -112,7 +127,10 @@ class Decisions:
     due_at: float | None = None
     complete: bool = True
 
+    @property
+    def statement(self) -> Statement:
+        """Return what is carried out as a whole, or not at all."""
+        return Statement(self.preemptions, self.moves, self.consolidations)
+
     def __bool__(self) -> bool:
-        return bool(
-            self.admitted or self.preemptions or self.cancelled or self.moves or self.consolidations
-        )
+        return bool(self.admitted or self.cancelled or self.statement)

@@ -9,10 +9,9 @@
     end, record_release, configure, drain ───┘
 
 A cycle decides and changes nothing. The owner writes each decision, carries it out and reports the
-result (`start`, `reserve`, `reserve_for_move`, `consolidate`, `release`; `revert_admission` for an
-admission that is not carried out, and `discard_decisions` for all preemptions and moves). Then it
-calls `cycle` again, until nothing is decided and `due_at` is in the future. Without reports in
-between, a cycle costs almost nothing.
+result (`start`, `reserve`, `reserve_for_move`, `consolidate`, `release`; `discard` for what is not
+carried out). Then it calls `cycle` again, until nothing is decided and `due_at` is in the future.
+Without reports in between, a cycle costs almost nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -28,7 +27,7 @@ from gpupack_placement.request import Gang
 from gpupack_queue.charge import ModelKey
 from gpupack_queue.cycle.context import Restrictions
 from gpupack_queue.cycle.run_cycle import run_cycle
-from gpupack_queue.decisions import Admit, Consolidate, Decisions, Preempt
+from gpupack_queue.decisions import Admit, Consolidate, Decisions, Preempt, Statement
 from gpupack_queue.explain.direct_admission import DirectAdmission
 from gpupack_queue.explain.explanation import Explainer
 from gpupack_queue.explain.reasons import Wait
@@ -354,18 +353,18 @@ class Queue:
             if running is not None:
                 state.quota.usage.add(running.job.tenant, running.charge)
 
-    def revert_admission(self, admit: Admit, cluster: Cluster) -> None:
-        """Record that an admission was not carried out: its job waits, its places are free."""
-        self._state.speculative.remove(admit.job)
-        self._state.record_release(cluster, admit.placements)
-        self._dirty()
+    def discard(self, held_back: Iterable[Admit], statement: Statement, cluster: Cluster) -> None:
+        """Record that these admissions of the last cycle, and its statement, are not carried out.
 
-    def discard_decisions(self) -> None:
-        """Record that the preemptions and moves of the last cycle were not carried out.
-
-        Reservations that were computed with them are void.
+        The jobs wait, and their places are free. Reservations that were computed with preemptions
+        or moves of the statement are void.
         """
-        self._void()
+        for admit in held_back:
+            self._state.speculative.remove(admit.job)
+            self._state.record_release(cluster, admit.placements)
+        self._dirty()
+        if statement:
+            self._void()
 
     def record_release(self, row: int) -> None:
         """Record that something on the node in this row of the cluster is free again."""

@@ -3,7 +3,7 @@
 
     API server ─ watches ─► ledger.stores ─► ledger ─► Cluster
     pods, GPUJobs ─► requests ─► Request ─┐
-    GPUQuotas ─► queueing.quotas ─────────┼─► queueing.admissions ─► gpupack_queue ─► placements
+    GPUQuotas ─► queueing.quotas ─────────┼─► queueing.queue_owner ─► gpupack_queue ─► placements
                                           └─► planning: the answer to one plan call
 
 The extender carries out these decisions. A component that only needs to know what would be decided

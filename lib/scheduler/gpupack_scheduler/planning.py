@@ -22,7 +22,7 @@ from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.ledger.claims import State, WorkerClaim
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.workers import AttemptKey
-from gpupack_scheduler.queueing.admissions import Admissions
+from gpupack_scheduler.queueing.queue_owner import QueueOwner
 from gpupack_scheduler.queueing.request import GangRequest
 from gpupack_scheduler.requests import gang_request
 from gpupack_scheduler.requests.gang_request import WorkerPod
@@ -38,7 +38,7 @@ class Plan:
     """The plan API as a function of ledger and queue."""
 
     ledger: Ledger
-    admissions: Admissions
+    owner: QueueOwner
     decisions: Decisions
 
     def __call__(self, call: PlanRequest) -> PlanResponse | PlanRefusal:
@@ -58,12 +58,12 @@ class Plan:
             return self._response(held)
         if outside := self._submit(ask):
             return outside
-        self.admissions.decide(asking=ask.attempt)
+        self.owner.decide(asking=ask.attempt)
         admitted = self.ledger.plan_of(ask.attempt)
         if admitted:
             return self._response(admitted)
-        preemption = self.admissions.preemption(ask.attempt)
-        refusal = _refusal(self.admissions.explain(ask.attempt), self.admissions.now())
+        preemption = self.owner.preemption(ask.attempt)
+        refusal = _refusal(self.owner.explain(ask.attempt), self.owner.now())
         if preemption is None:
             return refusal
         seconds = self.decisions.plan_hold_seconds
@@ -71,11 +71,11 @@ class Plan:
 
     def _submit(self, ask: GangRequest) -> PlanRefusal | None:
         """Add the attempt to the queue; return the refusal if it cannot wait there now."""
-        if self.admissions.is_too_early(ask.attempt):
+        if self.owner.is_too_early(ask.attempt):
             return PlanRefusal(reason=WaitReason.ADMISSION_PENDING, message=TOO_EARLY, queued=False)
         self.ledger.drop_plans(ask.attempt.job_uid)
         try:
-            self.admissions.submit(ask)
+            self.owner.submit(ask)
         except QueueFull as error:
             return PlanRefusal(reason="QueueFull", message=str(error), queued=False)
         return None
@@ -98,7 +98,7 @@ class Plan:
             gang=gang_request.gang(call.spec, pod, observed, namespace=call.namespace),
             policy=call.spec.policy,
             priority=call.priority,
-            submitted=_moment(call.submitted_at) if call.submitted_at else self.admissions.now(),
+            submitted=_moment(call.submitted_at) if call.submitted_at else self.owner.now(),
             since=_moment(call.waits_since) if call.waits_since else None,
             duration=call.seconds_left,
             version=call.resource_version,
@@ -114,7 +114,7 @@ class Plan:
         gang = ask.gang
         if any(claim.state is State.WRITTEN for claim in held):
             return True
-        if self.admissions.admitted_gang(ask.attempt) != gang:
+        if self.owner.admitted_gang(ask.attempt) != gang:
             return False
         obstacles = (
             self.ledger.claims.obstacle(claim.allocation, may_be_left=True) for claim in held

@@ -88,17 +88,17 @@ async def test_a_job_outside_the_queue_is_explained_by_its_status(explain, job, 
 def test_a_revised_job_is_explained_by_its_status(model, full, job):
     job("revised", heldSince="2026-11-24T11:00:00Z")
     model.queue_copy.follow()
-    (waiting,) = model.queue_copy.admissions.queue.jobs()
+    (waiting,) = model.queue_copy.observed.queue.jobs()
     assert waiting.held_since - waiting.submitted == 3600
 
 
 @pytest.mark.parametrize(("ago", "avoided"), [(590, {"a"}), (610, set())])
 def test_a_pending_job_avoids_the_node_of_its_last_failure(model, full, job, ago, avoided):
-    ended = dt.datetime.fromtimestamp(model.queue_copy.admissions.now() - ago, dt.UTC).isoformat()
+    ended = dt.datetime.fromtimestamp(model.queue_copy.observed.now() - ago, dt.UTC).isoformat()
     broke = {"number": 1, "finishedAt": ended, "fault": {"worker": 0, "node": "a"}}
     job("again", reason="TooFewFreeGpus", attempt=1, attempts=[broke])
     model.queue_copy.follow()
-    (waiting,) = model.queue_copy.admissions.queue.jobs()
+    (waiting,) = model.queue_copy.observed.queue.jobs()
     assert waiting.avoid == avoided
 
 
@@ -122,7 +122,7 @@ def test_jobs_beyond_the_queue_limit_enter_when_others_leave(model, job, monkeyp
     for number in range(MAX_KINDS + 100):
         job(f"j-{number:03}", spec={"gpus": 1, "workers": number + 1})
     model.queue_copy.follow()
-    queue = model.queue_copy.admissions.queue
+    queue = model.queue_copy.observed.queue
     assert len(queue) == MAX_KINDS
     tried = []
 

@@ -264,7 +264,7 @@ async def test_a_query_changes_nothing(ask, model, runs, job, quotas):
     runs("big", "a", 0, 1, 2, 3, namespace="others")
     job("first", spec={"gpus": 4})
     model.queue_copy.follow()
-    state = model.queue_copy.admissions.queue.state
+    state = model.queue_copy.observed.queue.state
     before = (
         model.ledger.cluster.held(),
         model.ledger.cluster.arrays.free_milli.tolist(),

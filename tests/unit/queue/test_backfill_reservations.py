@@ -16,6 +16,7 @@ from gpupack_queue import (
     JobId,
     OrderPolicy,
     PreemptionRules,
+    Statement,
     Tenant,
     WhatIf,
 )
@@ -87,14 +88,14 @@ def test_a_reservation_past_its_time_is_recomputed_without_an_event():
 def test_a_reverted_admission_blocks_no_other_job():
     world = with_a_head().submit("first")
     (admit,) = world.queue.cycle(world.cluster, 1.0, world.plan).admitted
-    world.queue.revert_admission(admit, world.cluster)
+    world.queue.discard([admit], Statement(), world.cluster)
     assert world.decide(at=2).where == {"first": "n2/0", "long": "n1/0"}
 
 
 def test_a_job_that_is_withdrawn_after_admission_releases_its_gpus():
     world = with_a_head().submit("first")
     (admit,) = world.queue.cycle(world.cluster, 1.0, world.plan).admitted
-    world.queue.revert_admission(admit, world.cluster)
+    world.queue.discard([admit], Statement(), world.cluster)
     world.queue.withdraw(JobId("first"), world.cluster)
     assert world.submit("second").decide(at=2).where == {"long": "n1/0", "second": "n2/0"}
 
@@ -210,7 +211,7 @@ def test_a_reverted_admission_from_before_a_reservation_blocks_no_other_job():
     world.runs("long", "n1/0 n1/1", duration=10_000.0)
     world.submit("first", 2, duration=1e6).submit("gang", 3).submit("small", duration=5.0)
     for admit in world.queue.cycle(world.cluster, 1.0, world.plan).admitted:
-        world.queue.revert_admission(admit, world.cluster)
+        world.queue.discard([admit], Statement(), world.cluster)
         world.queue.withdraw(admit.job, world.cluster)
     world.submit("other", 2, duration=1e6, request=Request(gpus=2, cpu=2)).decide(at=2)
     assert world.where.get("other") == "n2/0 n2/1"

@@ -16,6 +16,7 @@ from gpupack_queue import (
     OrderPolicy,
     PreemptionReason,
     PreemptionRules,
+    Statement,
     WaitReason,
 )
 
@@ -239,7 +240,7 @@ def test_a_withdrawn_preemptor_releases_its_reservation():
 def test_an_admission_that_came_to_nothing_is_made_again():
     world = World(node("n1", 1)).submit("job")
     (admit,) = world.queue.cycle(world.cluster, 0.0, world.plan).admitted
-    world.queue.revert_admission(admit, world.cluster)
+    world.queue.discard([admit], Statement(), world.cluster)
     assert world.decide().log == ["job starts"]
 
 

@@ -38,7 +38,7 @@ def parts_of(value):
 
 def kept(world):
     seen = set()
-    return entries(world.ledger, seen) + entries(world.admissions, seen)
+    return entries(world.ledger, seen) + entries(world.owner, seen)
 
 
 def one_of_each(world, number):

@@ -107,7 +107,7 @@ def test_gpus_withheld_for_device_tokens_have_the_same_resource(world):
     world.decide()
     held = {
         running.job.name: sorted(g.uuid for place in running.placements for g in place.devices)
-        for running in world.admissions.queue.state.running
+        for running in world.owner.queue.state.running
     }
     assert held == {
         "pod p": [f"x/{OTHER}/0", f"x/{OTHER}/1"],

@@ -157,7 +157,7 @@ def test_a_running_gang_of_shared_pods_may_be_moved(world):
     template = {"spec": {"containers": [{"name": "worker"}]}}
     four_and_two(world, movable=True, template=template)
     world.decide()
-    (running,) = world.admissions.queue.state.running
+    (running,) = world.owner.queue.state.running
     assert running.job.movable
     assert len(running.placements) == running.job.gang.workers == 6
 

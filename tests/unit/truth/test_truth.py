@@ -24,8 +24,9 @@ from gpupack_placement import POLICIES as ALL_POLICIES
 from gpupack_placement import snapshot
 from gpupack_scheduler.ledger.ledger import Ledger, Outcome
 from gpupack_scheduler.policies import Policies
-from gpupack_scheduler.queueing.admissions import Admissions
-from gpupack_scheduler.queueing.notifiers import Notifiers
+from gpupack_scheduler.queueing.notices import Notifiers
+from gpupack_scheduler.queueing.observed_queue import ObservedQueue
+from gpupack_scheduler.queueing.queue_owner import QueueOwner
 from gpupack_scheduler.queueing.quotas import QuotaStores
 from gpupack_scheduler.queueing.turns import Turns
 from gpupack_scheduler.requests import pod_request
@@ -72,23 +73,19 @@ class LedgerDecider:
         ).decisions
         self.ledger = Ledger(lambda: 0.0)
         policies = Policies(settings.policy, self.ledger.learner, known=settings.demand_forecast)
-        admissions = Admissions(
-            self.ledger,
-            policies,
-            Notifiers(Turns(), gates=None),
-            quotas=QuotaStores(),
-            now=lambda: 0.0,
-            decisions=settings,
+        observed = ObservedQueue(
+            self.ledger, policies, QuotaStores(), now=lambda: 0.0, decisions=settings
         )
+        owner = QueueOwner(observed, policies, Notifiers(Turns(), gates=None))
         self.filter = Filter(
             self.ledger,
             policies,
             settings,
             lambda: None,
             unknown_jobs=None,
-            admissions=admissions,
+            owner=owner,
         )
-        self.reserve = Reserve(self.ledger, admissions, settings, lambda: None)
+        self.reserve = Reserve(self.ledger, owner, settings, lambda: None)
         self.nodes = list(nodes())
         # Another order than the simulator's: which node is first must not depend on it.
         for node in reversed(self.nodes):

@@ -19,7 +19,6 @@ from gpupack_scheduler.ledger.claims import Allocation, PodClaim, State
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.queueing import gate
 from gpupack_scheduler.queueing.eviction import Eviction
-from gpupack_scheduler.queueing.notifiers import PodWriter
 from gpupack_scheduler.queueing.request import GatedPodRequest, waiting_pod
 from gpupack_scheduler.queueing.stranded import NODE_GONE, Stranded
 from gpupack_scheduler.requests.mismatch import mismatch
@@ -45,8 +44,8 @@ again."""
 class AdmittedPods:
     """The admitted pods that are not bound yet."""
 
-    def __init__(self, ledger: Ledger, gates: PodWriter, observed: Collection[str]) -> None:
-        self._ledger, self._gates, self._observed = ledger, gates, observed
+    def __init__(self, ledger: Ledger, observed: Collection[str]) -> None:
+        self._ledger, self._observed = ledger, observed
         self._held: dict[str, str] = {}
         """Namespaces by UID of the pod; some pods may be bound by now."""
         self._known: set[str] = set()
@@ -79,11 +78,10 @@ class AdmittedPods:
         return max((MAX_ADMITTED_PODS - others) // 2 - number, 0)
 
     def admit(self, waiting: GatedPodRequest, place: Placement) -> PodClaim:
-        """Hold the place, and have the gate opened."""
+        """Hold the place of a pod whose gate is to open."""
         claim = self._ledger.assume(waiting.ask, place, seconds=SECONDS)
         self._held[claim.uid] = claim.namespace
         self._known.add(claim.uid)
-        self._gates.open(waiting.pod, claim.allocation)
         return claim
 
     def see(self, pod: objects.Pod) -> None:

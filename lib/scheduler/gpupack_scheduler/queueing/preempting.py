@@ -24,7 +24,7 @@ from gpupack_scheduler.ledger.placed_job import PlacedPreemption
 from gpupack_scheduler.ledger.workers import AttemptKey
 from gpupack_scheduler.queueing import gate, preemptions
 from gpupack_scheduler.queueing.eviction import Eviction
-from gpupack_scheduler.queueing.notifiers import Notifiers
+from gpupack_scheduler.queueing.notices import Notices
 from gpupack_scheduler.queueing.pending import PendingRequests
 from gpupack_scheduler.queueing.preemptions import PreemptionRecords
 from gpupack_scheduler.queueing.request import GangRequest, GatedPodRequest, job_id, pod_uid
@@ -44,7 +44,7 @@ class PreemptionActions:
     Args:
         ledger: the GPUJobs and pods from the watch.
         waiting: the pending jobs.
-        hears: the notifier.
+        notices: what others must learn.
         hold_seconds: time within which a preemption must be written.
 
     Attributes:
@@ -55,9 +55,9 @@ class PreemptionActions:
     """
 
     def __init__(
-        self, ledger: Ledger, waiting: PendingRequests, hears: Notifiers, *, hold_seconds: float
+        self, ledger: Ledger, waiting: PendingRequests, notices: Notices, *, hold_seconds: float
     ) -> None:
-        self._ledger, self._waiting, self._hears = ledger, waiting, hears
+        self._ledger, self._waiting, self._notices = ledger, waiting, notices
         self._hold_seconds = hold_seconds
         self._made = PreemptionRecords()
         self.unasked = RestoredPreemptions(ledger, self._made, waiting)
@@ -100,10 +100,8 @@ class PreemptionActions:
         self.stopped.update(victim.reason.value for victim in decision.victims)
         self._made.decided(decision, now, hold_seconds=self._hold_seconds, gained=gained)
         ask = self._waiting[decision.job].ask
-        if isinstance(ask, GatedPodRequest):
-            self._hears.gates.record(ask.pod, self._made.preemption_of(decision.job))
-        elif ask.attempt != asking:
-            self._hears.call(ask.attempt)
+        if isinstance(ask, GatedPodRequest) or ask.attempt != asking:
+            self._notices.preemption(ask, self._made.preemption_of(decision.job))
 
     def cancel(self, given_up: CancelReservation, queue: Queue) -> None:
         """Give up a preemption whose victims did not end, or whose reservation is useless.
@@ -127,10 +125,8 @@ class PreemptionActions:
         shown = self.unasked.give_up(job)
         self._made.over(job, self._shown(ask) if ask else shown)
         queue.release(job, self._ledger.cluster, stuck=stuck)
-        if isinstance(ask, GatedPodRequest):
-            self._hears.gates.record(ask.pod, None)
-        elif ask is not None:
-            self._hears.call(ask.attempt)
+        if ask is not None:
+            self._notices.preemption(ask, None)
 
     def forget(self, job: JobId) -> None:
         """Forget the preemption of a job that runs, or no longer waits."""

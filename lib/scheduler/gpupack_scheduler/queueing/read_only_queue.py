@@ -7,7 +7,7 @@
     quotas, averages         GPUQuotas and GPUCohorts
     forecast of policies      the published one (published_forecast.py)
 
-It decides nothing and notifies no component. The queue's own cycles on a copy answer a question
+It decides nothing and delivers no notices. The queue's own cycles on a copy answer a question
 (gpupack_queue.what_if). What these cycles find out about pending jobs is remembered here,
 as in real cycles. The read-only queue does not know what no object shows: places that are decided
 and not written yet, and which jobs were backfilled on an estimate.
@@ -20,22 +20,17 @@ from itertools import islice
 from math import inf
 from typing import Final
 
-from gpupack_crds.gpujob_status import Preemption
-from gpupack_kubeclient import objects
 from gpupack_placement import POLICIES, Cluster, LedgerConflict
 from gpupack_queue.state.queue_state import Findings
 from gpupack_scheduler.decisions import Decisions
 from gpupack_scheduler.errors import QueueFull
-from gpupack_scheduler.ledger.claims import Allocation
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.pending_job import PendingJob, PendingSpec
 from gpupack_scheduler.ledger.workers import AttemptKey
 from gpupack_scheduler.policies import Policies
-from gpupack_scheduler.queueing.admissions import Admissions
-from gpupack_scheduler.queueing.notifiers import Notifiers
+from gpupack_scheduler.queueing.observed_queue import ObservedQueue
 from gpupack_scheduler.queueing.quotas import QuotaStores
 from gpupack_scheduler.queueing.request import GangRequest
-from gpupack_scheduler.queueing.turns import Turns
 from gpupack_scheduler.requests import gang_request
 
 log = logging.getLogger(__name__)
@@ -46,16 +41,6 @@ each takes a third of a millisecond."""
 
 PriorityOf = Callable[[PendingSpec], int | None]
 """The priority with which a job is planned; None: its PriorityClass does not permit it."""
-
-
-class _NullWriter:
-    """A null writer: only the leader writes decisions into pods."""
-
-    def open(self, pod: objects.Pod, place: Allocation | None) -> None:
-        """Do nothing."""
-
-    def record(self, pod: objects.Pod, preemption: Preemption | None) -> None:
-        """Do nothing."""
 
 
 class ReadOnlyQueue:
@@ -82,14 +67,7 @@ class ReadOnlyQueue:
     ) -> None:
         self._ledger, self._decisions = ledger, decisions
         self._priority_of = priority_of
-        self.admissions = Admissions(
-            ledger,
-            policies,
-            Notifiers(Turns(), _NullWriter()),
-            quotas=quotas,
-            now=now,
-            decisions=decisions,
-        )
+        self.observed = ObservedQueue(ledger, policies, quotas, now=now, decisions=decisions)
         self._waiting: dict[str, PendingJob] = {}
         """Pending jobs by UID."""
         self._unseen: set[str] = set()
@@ -132,7 +110,7 @@ class ReadOnlyQueue:
             self._follow()
         except LedgerConflict:
             log.exception("the queue is followed again")
-            self.admissions.restart()
+            self.observed.restart()
             self._unseen |= self._waiting.keys()
             self._follow()
 
@@ -147,16 +125,16 @@ class ReadOnlyQueue:
 
     def remember(self, found: Findings, fork: Cluster) -> None:
         """Remember what cycles on a copy found out, if nothing was decided there."""
-        self.admissions.queue.state.restore(found)
+        self.observed.queue.state.restore(found)
         self._ledger.cluster.copy_figures(fork)
 
     def _follow(self) -> None:
-        self.admissions.see()
+        self.observed.see()
         unseen, self._unseen = self._unseen.union(islice(self._outside, MAX_TRIED)), set()
         for uid in sorted(unseen, key=self._by_age):
             self._outside.pop(uid, None)
             if (job := self._waiting.get(uid)) is None:
-                self.admissions.withdraw(uid)
+                self.observed.withdraw(uid)
             else:
                 self._submit(job)
 
@@ -168,13 +146,13 @@ class ReadOnlyQueue:
     def _submit(self, job: PendingJob) -> None:
         uid, ask = job.metadata.uid, self._ask(job)
         if isinstance(ask, str):
-            self.admissions.withdraw(uid)
+            self.observed.withdraw(uid)
             self._outside[uid] = ask
             return
         try:
-            self.admissions.submit(ask)
+            self.observed.submit(ask)
         except QueueFull as error:
-            self.admissions.withdraw(uid)
+            self.observed.withdraw(uid)
             self._outside[uid] = str(error)
 
     def _ask(self, job: PendingJob) -> GangRequest | str:
@@ -185,7 +163,7 @@ class ReadOnlyQueue:
         gang = gang_request.of_placed(job, self._decisions.observed_resources)
         if gang is None:
             return "what it asks for cannot be read, or it names too many nodes"
-        now = dt.datetime.fromtimestamp(self.admissions.now(), dt.UTC)
+        now = dt.datetime.fromtimestamp(self.observed.now(), dt.UTC)
         held_since = job.status.held_since
         return GangRequest(
             attempt=_attempt(job),

@@ -173,12 +173,12 @@ def _prepared(
     quotas: Quotas | None,
 ) -> Prepared:
     onlooker.follow()
-    queue, cluster = onlooker.admissions.copy()
+    queue, cluster = onlooker.observed.copy()
     return Prepared(
         queue=queue,
         cluster=cluster,
-        plan=onlooker.admissions.planner(policies),
-        now=onlooker.admissions.now(),
+        plan=onlooker.observed.planner(policies),
+        now=onlooker.observed.now(),
         changes=changes,
         quotas=quotas,
     )

@@ -102,7 +102,7 @@ async def test_a_write_of_usage_preserves_the_demand_forecast(world, server, wri
     show(world, server)
     world.asks("train")
     async with connected(server.app()) as (api, _):
-        reporter = QuotaReporter(api, world.quotas, world.admissions, decides=lambda: True)
+        reporter = QuotaReporter(api, world.quotas, world.owner.observed, decides=lambda: True)
         await reporter.report()
     status = server.objects[COHORT]["status"]
     assert status["used"] == "1"

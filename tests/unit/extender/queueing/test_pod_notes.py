@@ -23,7 +23,7 @@ def full(world):
 @pytest.fixture
 def tells(full, api, server):
     """Waits for so many seconds, and returns the texts that were written."""
-    notes = PodNotes(api, full.ledger.pods, full.admissions, decides=lambda: True)
+    notes = PodNotes(api, full.ledger.pods, full.owner, decides=lambda: True)
 
     async def look(seconds):
         full.now += seconds
@@ -95,7 +95,7 @@ async def test_a_pod_that_does_not_fit_for_long_is_shown_to_autoscalers(
     queue = dataclasses.replace(
         full.decisions, queue=QueueSettings(notify_autoscaler_after_seconds=after)
     )
-    full.admissions._decisions = queue
+    full.owner.observed.decisions = queue
     waits(full, server)
     await tells(0)
     await tells(FIRST_SECONDS)

@@ -26,7 +26,7 @@ def deciding():
 @pytest.fixture
 def value(world, deciding):
     registry = CollectorRegistry()
-    collector = QueueCollector(world.admissions, world.quotas, decides=lambda: deciding["now"])
+    collector = QueueCollector(world.owner.observed, world.quotas, decides=lambda: deciding["now"])
     registry.register(collector)
     return lambda name, **labels: registry.get_sample_value(f"gpupack_queue_{name}", labels)
 
@@ -77,7 +77,7 @@ def test_only_jobs_that_wait_within_their_quota_count_as_starving(world, value, 
     world.asks("train", gpus=4, workers=5, namespace="team")
     world.asks("small", gpus=4, workers=2, namespace="team")
     world.asks("other", gpus=4, workers=2, namespace="poor")
-    world.admissions.see()
+    world.owner.see()
     world.now += 90
     starving = {each: value("starving_seconds", namespace=each) for each in ("team", "poor")}
     assert starving == {"team": pytest.approx(90, abs=1), "poor": None}

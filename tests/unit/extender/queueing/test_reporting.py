@@ -29,7 +29,7 @@ async def reporter(world, server):
         store.upsert(msgspec.convert(stored, kind))
     world.decide()
     async with connected(server.app()) as (api, _):
-        yield QuotaReporter(api, world.quotas, world.admissions, decides=lambda: True)
+        yield QuotaReporter(api, world.quotas, world.owner.observed, decides=lambda: True)
 
 
 def show(world, server):

@@ -75,7 +75,7 @@ def test_an_admission_that_is_not_used_ends_with_its_plan(full):
     assert full.called() == ["absent", "next"]
     full.settle("absent", Outcome.NOT_LANDED)
     full.decide()
-    assert (len(full.admissions), len(full.free("a")), len(full.free("b"))) == (0, 3, 4)
+    assert (len(full.owner.observed), len(full.free("a")), len(full.free("b"))) == (0, 3, 4)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_job_that_may_no_longer_wait_is_not_notified(full, change):
     full.ledger.jobs.upsert(job("next", **change))
     full.ends("holder")
     full.decide()
-    assert (full.called(), len(full.admissions)) == ([], 0)
+    assert (full.called(), len(full.owner.observed)) == ([], 0)
 
 
 def test_a_job_that_is_gone_waits_no_longer(full):
@@ -105,8 +105,8 @@ def test_a_job_that_no_watch_ever_shows_is_forgotten(full):
     full.ledger.jobs.upsert(job("real"))
     full.asks("real")
     full.now += 61
-    full.admissions.forget_unknown()
-    assert len(full.admissions) == 1
+    full.owner.forget_unknown()
+    assert len(full.owner.observed) == 1
 
 
 def test_an_edited_job_waits_as_it_is_now_and_only_once(full):
@@ -115,7 +115,7 @@ def test_an_edited_job_waits_as_it_is_now_and_only_once(full):
     full.asks("other", priority=3)
     full.ends("holder", nodes=["a"])
     full.decide()
-    assert (full.called()[0], len(full.admissions)) == ("next", 0)
+    assert (full.called()[0], len(full.owner.observed)) == ("next", 0)
 
 
 def test_a_repeated_request_does_not_restart_the_wait(full):
@@ -132,7 +132,7 @@ def test_a_deadline_that_was_edited_counts_from_then_on(full, before, after):
     full.asks("job", seconds_left=before)
     full.now += 20
     full.asks("job", seconds_left=after)
-    (waiting,) = full.admissions.queue.jobs()
+    (waiting,) = full.owner.queue.jobs()
     assert waiting.duration == after
 
 
@@ -166,7 +166,7 @@ def test_a_running_job_found_at_the_start_counts_since_its_admission(world):
     status = msgspec.structs.replace(shown.status, active_seconds=300.0)
     world.ledger.jobs.upsert(msgspec.structs.replace(shown, status=status))
     world.decide()
-    (running,) = world.admissions.queue.state.running
+    (running,) = world.owner.queue.state.running
     assert (running.started, running.latest_end) == (600.0, 1200.0)
     assert (running.job.name, running.job.tenant) == ("old", "team")
 
@@ -175,22 +175,22 @@ def test_gpus_of_another_plugin_count_as_those_that_it_took(world):
     world.add_observed_node("o", gpus=4)
     world.ledger.pods.upsert(pod("p", on="o", asking={"nvidia.com/gpu": "3"}))
     world.decide()
-    (running,) = world.admissions.queue.state.running
+    (running,) = world.owner.queue.state.running
     assert [len(place.devices) for place in running.placements] == [3]
 
 
 def test_the_queue_is_empty_after_the_lease_is_lost(full):
     full.asks("next")
-    full.admissions.withdraw_all()
+    full.owner.observed.withdraw_all()
     full.ends("holder")
     full.decide()
-    assert (full.called(), len(full.admissions)) == ([], 0)
+    assert (full.called(), len(full.owner.observed)) == ([], 0)
 
 
 def test_a_new_leader_keeps_the_reservations_of_jobs_that_waited_before(full):
     full.asks("gang", workers=2, gpus=4, since=1000)
     full.now += 301
-    full.admissions.withdraw_all()
+    full.owner.observed.withdraw_all()
     full.asks("gang", workers=2, gpus=4, since=1000)
     full.ends("holder", nodes=["a"])
     assert full.asks("small").reason == "Reserved"
@@ -208,7 +208,7 @@ def test_a_job_that_was_suspended_for_days_keeps_its_order_and_has_no_reservatio
     full.asks("others", gpus=4, workers=2, submitted=500, since=999)
     full.asks("parked", gpus=4, workers=2, submitted=1, since=999)
     full.ends("holder", nodes=["a"])
-    assert [each.name for each in full.admissions.queue.jobs()] == ["parked", "others"]
+    assert [each.name for each in full.owner.queue.jobs()] == ["parked", "others"]
     assert full.asks("small", since=1000).placement
 
 
@@ -220,7 +220,7 @@ def test_a_job_without_a_known_creation_time_waits_from_now_on(full, since):
 
 def came(world, name):
     """Since when it waits."""
-    return world.admissions.queue.state.pending.get(job_id(world.attempt(name))).pending_since
+    return world.owner.queue.state.pending.get(job_id(world.attempt(name))).pending_since
 
 
 def test_a_job_goes_to_a_node_that_it_avoids_only_if_it_fits_nowhere_else(world):
@@ -230,9 +230,9 @@ def test_a_job_goes_to_a_node_that_it_avoids_only_if_it_fits_nowhere_else(world)
 
 def test_a_pending_attempt_keeps_its_order_when_avoided_nodes_are_cleared(full):
     full.asks("next", avoid=["a"])
-    entry = full.admissions.queue.state.pending.get(job_id(full.attempt("next")))
+    entry = full.owner.queue.state.pending.get(job_id(full.attempt("next")))
     full.asks("next")
-    assert full.admissions.queue.state.pending.get(job_id(full.attempt("next"))) is entry
+    assert full.owner.queue.state.pending.get(job_id(full.attempt("next"))) is entry
     full.ends("holder")
     full.decide()
     assert full.asks("next").placement[0].node == "b"

@@ -38,7 +38,7 @@ class Cluster:
 
     def __init__(self, world, server, api):
         self.world, self.server = world, server
-        self.reporter = QuotaReporter(api, world.quotas, world.admissions, decides=lambda: True)
+        self.reporter = QuotaReporter(api, world.quotas, world.owner.observed, decides=lambda: True)
 
     async def look(self, *, after=0.0):
         """The reporter looks, and the watch shows what it wrote; the answer: what it wrote."""
@@ -88,7 +88,7 @@ def cluster(server, api):
 
 def felt(world, namespace="team"):
     """Milli-GPU, as this process knows them now."""
-    return world.admissions.queue.averages(world.now).get(namespace, {}).get(ANY, 0.0)
+    return world.owner.queue.averages(world.now).get(namespace, {}).get(ANY, 0.0)
 
 
 def status(*amounts, at="1970-01-01T00:16:40Z"):
@@ -162,8 +162,8 @@ async def test_a_quota_or_cohort_may_name_the_cluster_itself(cluster):
     cluster.put(QUOTA, namespace="team", cohort="cluster", gpus=[{"model": "*", "nominal": 3}])
     cluster.world.asks("train", gpus=4)
     await cluster.look()
-    assert cluster.world.admissions.problems == {}
-    tree = cluster.world.admissions.queue.state.quota.tree
+    assert cluster.world.owner.observed.problems == {}
+    tree = cluster.world.owner.queue.state.quota.tree
     assert {node.id for node in tree.all()} == {"cohort/", "cohort/lab", "tenant/team"}
     shown = cluster.server.objects[CLUSTER]["status"]
     assert [shown[name] for name in ("nominal", "used", "borrowed", "lent")] == ["3", "4", "1", "0"]
@@ -190,7 +190,7 @@ async def test_a_new_process_goes_on_where_the_last_one_was(cluster, server, api
 async def test_a_restarted_queue_keeps_the_average_usage(cluster):
     cluster.put(CLUSTER, status=status(("team", "2")))
     cluster.world.decide()
-    cluster.world.admissions.restart()
+    cluster.world.owner.restart()
     cluster.world.decide()
     assert felt(cluster.world) == pytest.approx(2000)
 
@@ -234,7 +234,7 @@ async def test_a_moment_to_come_is_now_and_the_status_is_replaced(cluster):
 
 async def test_of_more_averages_than_a_status_takes_the_largest_are_written(cluster):
     await cluster.look()
-    history = cluster.world.admissions.queue.state.quota.history
+    history = cluster.world.owner.queue.state.quota.history
     for n in range(MAX_AVERAGES):
         history.averages[f"{n:063}"] = {"": 1000.0 + n, "H" * 64: 5.5}
     await cluster.look()

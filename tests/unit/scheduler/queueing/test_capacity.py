@@ -39,7 +39,7 @@ def test_a_job_that_the_full_queue_refused_is_notified_when_the_queue_has_space(
     full.asks("second", gpus=2)
     full.ends("holder")
     full.decide()
-    assert (set(full.called()), len(full.admissions)) == ({"first", "second"}, 0)
+    assert (set(full.called()), len(full.owner.observed)) == ({"first", "second"}, 0)
     assert isinstance(full.asks("second", gpus=2), PlanResponse)
 
 
@@ -56,5 +56,5 @@ def test_a_job_that_no_longer_waits_frees_its_queue_entry(full):
     for number in range(300):
         full.asks(f"j{number}", gpus=1 + number % 3, attempt=1 + number)
         full.asks(f"j{number}", gpus=2 + number % 3, attempt=2 + number)
-    full.admissions.withdraw_all()
-    assert full.admissions._waiting._capacity._kinds == {}
+    full.owner.observed.withdraw_all()
+    assert full.owner.observed.waiting._capacity._kinds == {}

@@ -19,7 +19,7 @@ def moment(seconds):
 
 def checkpoint(world, name):
     world.decide()
-    running = {each.job.name: each for each in world.admissions.queue.state.running}
+    running = {each.job.name: each for each in world.owner.queue.state.running}
     return running[name].checkpointed
 
 
@@ -36,7 +36,7 @@ def test_the_annotation_of_a_gpujob_is_its_checkpoint(world):
     assert checkpoint(world, "train") == 900.0
     shows(world, moment(950.0))
     assert checkpoint(world, "train") == 950.0
-    world.admissions.restart()
+    world.owner.restart()
     assert checkpoint(world, "train") == 950.0
 
 

@@ -157,9 +157,9 @@ def test_no_job_is_moved_for_a_namespace_with_a_larger_share():
 def test_a_queue_head_that_is_not_recorded_in_time_moves_no_job(world):
     assert decided(world)
     world.now += world.decisions.plan_hold_seconds + 1
-    world.admissions.decide()
+    world.owner.decide()
     assert orders(world) == {}
-    assert not [j for j in world.admissions.queue.state.reserved if j.startswith("uid-one")]
+    assert not [j for j in world.owner.queue.state.reserved if j.startswith("uid-one")]
 
 
 def test_a_queue_head_that_is_deleted_before_a_move_is_recorded_moves_no_job(world):
@@ -167,15 +167,15 @@ def test_a_queue_head_that_is_deleted_before_a_move_is_recorded_moves_no_job(wor
     world.ledger.jobs.remove(job("large"))
     world.decide()
     assert orders(world) == {}
-    assert world.admissions.queue.state.reserved == {}
+    assert world.owner.queue.state.reserved == {}
 
 
 def test_all_moves_expire_if_one_is_not_recorded_in_time(world):
     _, order = consolidates(world)
     world.now += world.decisions.plan_hold_seconds + 1
-    world.admissions.decide()
+    world.owner.decide()
     assert order.attempt not in orders(world)
-    assert world.admissions.queue.state.stuck == {}
+    assert world.owner.queue.state.stuck == {}
 
 
 @pytest.mark.parametrize("written", ["head", "head and move"])
@@ -196,7 +196,7 @@ def test_a_restarted_process_continues_the_recorded_moves(world, written):
     found = after.asks("large", gpus=4)
     if written == "head":
         assert found.preemption is None
-        assert after.admissions.queue.state.reserved == {}
+        assert after.owner.queue.state.reserved == {}
         assert orders(after) == {}
         return
     assert found.preemption.placement == preemption.placement
@@ -214,7 +214,7 @@ def test_without_a_ratio_no_job_is_moved_for_another(world):
 
 def test_metrics_say_what_was_moved_and_gained(world):
     registry = CollectorRegistry()
-    registry.register(ConsolidationCollector(world.admissions.consolidating))
+    registry.register(ConsolidationCollector(world.owner.observed.consolidating))
     consolidates(world)
     prefix = "gpupack_extender_consolidation"
     assert registry.get_sample_value(f"{prefix}s_total") == 1

@@ -41,7 +41,7 @@ def drained(world):
 
 
 def evicted(world):
-    return [(each.name, each.reason, each.why) for each in world.admissions.evictions()]
+    return [(each.name, each.reason, each.why) for each in world.owner.evictions()]
 
 
 def test_a_gpu_in_maintenance_gets_no_new_work_and_the_refusal_says_so(world):

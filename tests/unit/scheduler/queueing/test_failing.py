@@ -31,7 +31,7 @@ def drained(world):
 
 
 def evicted(world):
-    return [(each.name, each.reason) for each in world.admissions.evictions()]
+    return [(each.name, each.reason) for each in world.owner.evictions()]
 
 
 def evict_from(world, rule):
@@ -101,7 +101,7 @@ def test_an_ended_attempt_is_no_longer_drained(world):
 def test_a_standalone_pod_on_a_failed_gpu_is_notified_and_not_evicted_by_default(world):
     stands(world, "notebook", "a", 0)
     grade(world, "a", gpu0="Failed")
-    (note,) = world.admissions.failed_pods()
+    (note,) = world.owner.failed_pods()
     assert note.text == f"its GPU {uuid('a', 0)} failed: XID 79"
     assert note.advice == "; delete it to have it placed again"
     assert evicted(world) == []
@@ -113,7 +113,7 @@ def test_a_pod_on_a_failed_gpu_is_evicted_if_its_cohort_says_so(world):
     evict_from(world, "Evict")
     grade(world, "a", gpu0="Failed")
     assert evicted(world) == [("notebook", "GpuFailed")]
-    assert world.admissions.failed_pods()[0].advice == "; it is evicted"
+    assert world.owner.failed_pods()[0].advice == "; it is evicted"
 
 
 def test_no_job_or_pod_is_notified_after_the_gpu_works_again(world):
@@ -122,7 +122,7 @@ def test_no_job_or_pod_is_notified_after_the_gpu_works_again(world):
     grade(world, "a", gpu0="Failed", gpu1="Failed")
     assert drained(world)
     grade(world, "a")
-    assert (drained(world), world.admissions.failed_pods()) == ([], [])
+    assert (drained(world), world.owner.failed_pods()) == ([], [])
 
 
 def test_a_removed_node_leaves_no_failed_gpus(world):
@@ -139,4 +139,4 @@ def test_of_an_observed_node_the_other_plugin_judges_the_gpus(world):
     failing_node = gpu_node("c", mode="observed", resource=OBSERVED, failed=(0, 1))
     world.ledger.gpus.upsert(failing_node)
     world.decide()
-    assert world.admissions.failed_pods() == []
+    assert world.owner.failed_pods() == []

@@ -11,7 +11,7 @@ from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal
 from gpupack_kubeclient import objects
 from gpupack_scheduler.ledger import claims
-from gpupack_scheduler.queueing import admissions, admitted_pods, gate
+from gpupack_scheduler.queueing import admitted_pods, gate, observed_queue
 from gpupack_scheduler.queueing.request import pod_id
 from gpupack_scheduler.requests.needs import Needs
 
@@ -115,7 +115,7 @@ def test_a_pod_that_does_not_fit_waits_and_is_admitted_by_age_among_jobs(full):
     full.ledger.pods.upsert(gated("late", created=30))
     full.ledger.pods.upsert(gated("early", created=20))
     assert isinstance(full.asks("between", submitted=1767225625.0), PlanRefusal)
-    assert [job.name for job in full.admissions.queue.jobs()] == [
+    assert [job.name for job in full.owner.queue.jobs()] == [
         "pod early",
         "between",
         "pod late",
@@ -139,7 +139,7 @@ def test_a_reservation_is_made_for_a_pod_that_has_waited_long(full):
 def test_a_pod_with_other_gates_is_not_admitted(world, gates):
     world.ledger.pods.upsert(gated("p", gates=gates))
     world.decide()
-    assert (world.gates.opened, len(world.admissions)) == ([], 0)
+    assert (world.gates.opened, len(world.owner.observed)) == ([], 0)
 
 
 @pytest.mark.parametrize("others", [(), ("mine",)])
@@ -149,28 +149,28 @@ def test_a_pod_waits_since_nothing_but_the_queue_keeps_it(full, others):
     full.decide()
     full.ledger.pods.upsert(gated("p", created=20))
     full.decide()
-    entry = full.admissions.queue.state.pending.get("pod/uid-p")
+    entry = full.owner.queue.state.pending.get("pod/uid-p")
     assert entry.pending_since == (full.now if others else entry.job.submitted)
 
 
 def test_a_pod_that_leaves_waits_no_longer(full):
     full.ledger.pods.upsert(gated("p"))
     full.decide()
-    assert len(full.admissions) == 1
+    assert len(full.owner.observed) == 1
     full.ledger.pods.remove(gated("p"))
     full.decide()
-    assert len(full.admissions) == 0
+    assert len(full.owner.observed) == 0
 
 
 def test_a_pod_whose_gate_another_component_removed_leaves_the_queue(full):
     """It is admitted when kube-scheduler calls the filter, behind all pending jobs."""
     full.ledger.pods.upsert(gated("p"))
     full.decide()
-    assert len(full.admissions) == 1
+    assert len(full.owner.observed) == 1
     full.ledger.pods.upsert(gated("p", gates=()))
     full.ends("holder")
     full.decide()
-    assert (full.gates.opened, len(full.admissions)) == ([], 0)
+    assert (full.gates.opened, len(full.owner.observed)) == ([], 0)
     assert full.filter(pod("p")).node_names == ["a"]
 
 
@@ -179,7 +179,7 @@ def test_a_pod_whose_rules_are_too_long_to_keep_is_left_to_filter(world):
     world.ledger.pods.upsert(gated("p", spec={"nodeSelector": selector}))
     world.decide()
     ((_, place),) = world.gates.opened
-    assert (place, len(world.admissions)) == (None, 0)
+    assert (place, len(world.owner.observed)) == (None, 0)
 
 
 def test_a_gated_pod_respects_its_node_constraints(world):
@@ -187,7 +187,7 @@ def test_a_gated_pod_respects_its_node_constraints(world):
         gated("p", spec={"nodeSelector": {"kubernetes.io/hostname": "nowhere"}})
     )
     world.decide()
-    assert (world.gates.opened, len(world.admissions)) == ([], 1)
+    assert (world.gates.opened, len(world.owner.observed)) == ([], 1)
 
 
 def test_an_admitted_pod_is_bound_to_its_gpus(world):
@@ -220,9 +220,9 @@ def test_a_new_leader_keeps_the_reservation_of_a_pod_that_waited_before(full):
     full.ledger.pods.upsert(gated("p", gpus=4))
     full.decide()
     full.now += 301
-    full.admissions.withdraw_all()
+    full.owner.observed.withdraw_all()
     full.decide()
-    assert full.admissions.queue.state.pending.get(pod_id("uid-p")).pending_since == moment
+    assert full.owner.queue.state.pending.get(pod_id("uid-p")).pending_since == moment
 
 
 def test_the_gpus_of_an_admitted_pod_are_held_for_one_minute_once(world):
@@ -265,7 +265,7 @@ def test_the_number_of_admitted_unbound_pods_is_limited(world):
         world.ledger.pods.upsert(gated(f"p{number}"))
     world.decide()
     most = admitted_pods.MAX_ADMITTED_PODS // 2
-    assert (len(world.gates.opened), len(world.admissions)) == (most, 150 - most)
+    assert (len(world.gates.opened), len(world.owner.observed)) == (most, 150 - most)
 
 
 def test_pods_that_are_never_bound_keep_no_other_namespace_s_out(world):
@@ -307,9 +307,9 @@ def test_gpus_are_free_once_kube_scheduler_reports_the_pod_unschedulable(world):
 def test_no_placement_is_computed_for_pods_beyond_the_admission_limit(world, monkeypatch):
     """Each end of a Binding would cost one search for each pod of a cycle, all but one in vain."""
     sought = []
-    choose = admissions.place_by_policy
+    choose = observed_queue.place_by_policy
     monkeypatch.setattr(
-        admissions, "place_by_policy", lambda *args: sought.append(args) or choose(*args)
+        observed_queue, "place_by_policy", lambda *args: sought.append(args) or choose(*args)
     )
     monkeypatch.setattr(admitted_pods, "MAX_ADMITTED_PODS", 10)
     for number in range(40):
@@ -357,9 +357,9 @@ def test_an_ungated_pod_waits_until_the_queue_has_admitted_what_fits(world):
 def test_pending_pods_are_queued_again_after_a_change_of_leader(full):
     full.ledger.pods.upsert(gated("p"))
     full.decide()
-    full.admissions.withdraw_all()
+    full.owner.observed.withdraw_all()
     full.decide()
-    assert len(full.admissions) == 1
+    assert len(full.owner.observed) == 1
 
 
 def unschedulable(shown, *, owners):
@@ -382,7 +382,7 @@ def test_a_pod_that_may_go_elsewhere_is_not_evicted_for_its_node(world):
     world.now += admitted_pods.SECONDS + 1
     world.ledger.expire()
     world.decide()
-    assert list(world.admissions.evictions()) == []
+    assert list(world.owner.evictions()) == []
 
 
 @pytest.mark.parametrize("owned", [True, False])
@@ -394,10 +394,10 @@ def test_a_pod_whose_node_cannot_take_it_is_evicted_for_its_controller_to_replac
     shown = opened(world, world.gates.opened[0][1])
     world.ledger.pods.upsert(shown)
     world.decide()
-    assert list(world.admissions.evictions()) == []
+    assert list(world.owner.evictions()) == []
     world.ledger.pods.upsert(unschedulable(shown, owners=owners))
     world.decide()
-    found = [each.name for each in world.admissions.evictions()]
+    found = [each.name for each in world.owner.evictions()]
     assert found == (["p"] if owned else [])
 
 
@@ -407,12 +407,12 @@ def test_a_stranded_pod_without_a_controller_gets_a_condition_that_names_its_nod
     world.decide()
     shown = opened(world, world.gates.opened[0][1])
     world.ledger.pods.upsert(shown)
-    assert world.admissions.stranded_pods() == []
+    assert world.owner.stranded_pods() == []
     if gone:
         world.ledger.nodes.remove(node("a"))
     world.ledger.pods.upsert(unschedulable(shown, owners=()))
     world.decide()
-    (stranded,) = world.admissions.stranded_pods()
+    (stranded,) = world.owner.stranded_pods()
     assert stranded.reason == ("NodeDeleted" if gone else "NodeUnsuitable")
     assert "delete the pod and create it again" in stranded.text
 
@@ -424,11 +424,11 @@ def test_a_pod_whose_node_returns_is_stranded_no_more_while_it_is_tried_again(wo
     world.ledger.nodes.remove(node("a"))
     world.ledger.pods.upsert(shown)
     world.decide()
-    (before,) = world.admissions.stranded_pods()
+    (before,) = world.owner.stranded_pods()
     world.ledger.nodes.upsert(node("a"))
-    assert world.admissions.stranded_pods() == []
+    assert world.owner.stranded_pods() == []
     world.now += admitted_pods.RETRY_SECONDS
-    (after,) = world.admissions.stranded_pods()
+    (after,) = world.owner.stranded_pods()
     assert (before.reason, after.reason) == ("NodeDeleted", "NodeUnsuitable")
 
 
@@ -440,7 +440,7 @@ def test_a_pod_with_a_stranded_condition_is_not_stranded_after_a_restart(world):
     status = msgspec.structs.replace(shown.status, conditions=(*shown.status.conditions, stranded))
     world.ledger.pods.upsert(msgspec.structs.replace(shown, status=status))
     world.decide()
-    assert world.admissions.stranded_pods() == []
+    assert world.owner.stranded_pods() == []
 
 
 def test_a_stranded_pod_with_a_controller_is_evicted_without_a_condition(world):
@@ -449,7 +449,7 @@ def test_a_stranded_pod_with_a_controller_is_evicted_without_a_condition(world):
     shown = opened(world, world.gates.opened[0][1])
     owners = (objects.OwnerReference(controller=True, kind="ReplicaSet"),)
     world.ledger.pods.upsert(unschedulable(shown, owners=owners))
-    assert world.admissions.stranded_pods() == []
+    assert world.owner.stranded_pods() == []
 
 
 def by_class(priority, policy):
@@ -463,7 +463,7 @@ def test_a_pod_of_a_preempting_priority_class_overtakes_no_job(full):
     critical = by_class(2_000_001_000, "PreemptLowerPriority")
     full.ledger.pods.upsert(gated("late", created=30, spec=critical))
     full.decide()
-    assert [job.name for job in full.admissions.queue.jobs()] == ["older", "pod late"]
+    assert [job.name for job in full.owner.queue.jobs()] == ["older", "pod late"]
     full.ends("holder")
     full.decide()
     assert (full.called(), names_of(full)) == (["older"], [])
@@ -473,4 +473,4 @@ def test_a_pod_of_a_priority_class_that_never_preempts_goes_ahead(full):
     full.asks("older", workers=2, gpus=4, submitted=1767225620.0, namespace="other")
     full.ledger.pods.upsert(gated("urgent", created=30, spec=by_class(5, "Never")))
     full.decide()
-    assert [job.name for job in full.admissions.queue.jobs()] == ["pod urgent", "older"]
+    assert [job.name for job in full.owner.queue.jobs()] == ["pod urgent", "older"]

@@ -72,7 +72,7 @@ def workers(answer):
 
 
 def ids(world):
-    return sorted(each.job.id for each in world.admissions.queue.state.running)
+    return sorted(each.job.id for each in world.owner.queue.state.running)
 
 
 def wide_after_a_while(world):
@@ -192,7 +192,7 @@ def test_a_request_to_grow_beyond_the_free_gpus_does_not_wait(world):
     world.ends("train")
     world.decide()
     assert isinstance(grows(world), PlanRefusal)
-    assert not len(world.admissions)
+    assert not len(world.owner.observed)
 
 
 def test_an_extra_worker_ends_for_a_job_that_waits_and_is_named_by_its_number(world):
@@ -292,7 +292,7 @@ def test_after_a_restart_gang_and_extra_workers_run_as_they_did(world):
     again.ledger.jobs.upsert(shown("train", placement))
     again.decide()
     assert ids(again) == ["uid-train/1", "uid-train/1+1", "uid-train/1+2"]
-    running = {each.job.id: each.job for each in again.admissions.queue.state.running}
+    running = {each.job.id: each.job for each in again.owner.queue.state.running}
     assert running["uid-train/1"].extra_workers == 2
     assert running["uid-train/1+2"].extends == "uid-train/1"
 
@@ -319,9 +319,7 @@ def test_after_a_restart_a_gang_that_was_to_shrink_still_is(world):
     again.ledger.jobs.upsert(msgspec.json.decode(msgspec.json.encode(waiting), type=PlacedJob))
     again.decide()
     assert isinstance(again.asks("urgent", workers=3), PlanRefusal)
-    assert set(again.admissions.queue.state.running_victims()) == set(
-        preemption.victims[0].attempts
-    )
+    assert set(again.owner.queue.state.running_victims()) == set(preemption.victims[0].attempts)
 
 
 def test_extra_workers_that_outlive_their_gang_count_until_they_are_gone(world):
@@ -338,7 +336,7 @@ def test_extra_workers_that_outlive_their_gang_count_until_they_are_gone(world):
 
 def test_a_restarted_queue_counts_the_gang_and_its_extra_workers(world):
     writes(world, asks(world))
-    world.admissions.restart()
+    world.owner.restart()
     world.decide()
     assert ids(world) == ["uid-train/1", "uid-train/1+1", "uid-train/1+2"]
 
@@ -374,5 +372,5 @@ def test_an_extra_worker_does_not_start_on_a_node_that_entered_maintenance(world
     found = grows(world)
     assert place.node not in {each.node for each in by_worker(found.placement)[2:]}
     assert workers(found)[:2] == workers(answer)
-    world.admissions.see()
+    world.owner.see()
     assert ids(world) == ["uid-train/1"]

@@ -55,12 +55,12 @@ def holds(world, name, *gpus, opted_in=False, conditions=(), begun=10):
 
 def idle(world, now):
     world.now = TEN_O_CLOCK + now
-    return [pod.claim.name for pod in world.admissions.idle_pods()]
+    return [pod.claim.name for pod in world.owner.idle_pods()]
 
 
 def evicted(world, now):
     world.now = TEN_O_CLOCK + now
-    return [each.name for each in world.admissions.evictions()]
+    return [each.name for each in world.owner.evictions()]
 
 
 def test_a_pod_is_reported_when_its_gpus_are_idle_for_longer_than_its_cohort_allows(world):
@@ -68,7 +68,7 @@ def test_a_pod_is_reported_when_its_gpus_are_idle_for_longer_than_its_cohort_all
     holds(world, "notebook", 0, 1)
     rests(world, gpu0=60, gpu1=100)
     assert (idle(world, 700), idle(world, 701)) == ([], ["notebook"])
-    (found,) = world.admissions.idle_pods()
+    (found,) = world.owner.idle_pods()
     assert found.text == (
         "its GPUs have been idle since 1970-01-01T10:01:40Z, longer than the 600 s that GPUCohort "
         "cluster allows"
@@ -143,7 +143,7 @@ def test_a_new_scheduler_counts_from_the_same_moment(world):
     allow(world)
     rests(world, gpu0=60)
     holds(world, "notebook", 0, opted_in=True)
-    world.admissions.restart()
+    world.owner.restart()
     world.decide()
     assert (evicted(world, 660), evicted(world, 661)) == ([], ["notebook"])
 

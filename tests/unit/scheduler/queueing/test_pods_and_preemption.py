@@ -64,7 +64,7 @@ def written(world, shown):
 
 
 def evicted(world):
-    return [(each.name, each.reason, each.why) for each in world.admissions.evictions()]
+    return [(each.name, each.reason, each.why) for each in world.owner.evictions()]
 
 
 def test_a_pod_that_borrows_is_evicted_for_a_job_that_reclaims_quota(world):
@@ -175,5 +175,5 @@ def test_an_invalid_annotation_preempts_no_job(world, annotation):
         gated("mine", gpus=2, annotations={names.PREEMPTION_ANNOTATION: annotation})
     )
     world.ledger.changes.on_change()
-    world.admissions.see()
+    world.owner.see()
     assert evicted(world) == []

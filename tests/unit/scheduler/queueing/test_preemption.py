@@ -170,7 +170,7 @@ def test_the_preemption_is_what_the_status_takes(world):
 def test_an_incomplete_placement_of_a_preemptor_is_not_reserved(world):
     preemption = world.asks("mine", gpus=2).preemption
     short = msgspec.structs.replace(preemption, placement=())
-    world.admissions.withdraw_all()
+    world.owner.observed.withdraw_all()
     world.ledger.jobs.upsert(pending("mine", short))
     refusal = world.asks("mine", gpus=2)
     assert refusal.preemption.placement == preemption.placement
@@ -220,7 +220,7 @@ def test_a_victim_whose_pods_go_one_by_one_counts_no_more_and_is_waited_for(worl
         assert "gang" in world.running()
         world.ledger.pods.remove(each)
     world.decide()
-    quota = world.admissions.queue.state.quota
+    quota = world.owner.queue.state.quota
     assert not any(quota.usage.used_by(quota.tree.tenant("guest")).values())
     assert world.called()[-1] == "mine"
 
@@ -241,7 +241,7 @@ def restarted(world, shown, *, runs=("one",), **node):
 
 def borrowed(world, tenant):
     """Milli-GPU that count against quotas."""
-    quota = world.admissions.queue.state.quota
+    quota = world.owner.queue.state.quota
     return sum(quota.usage.used_by(quota.tree.tenant(tenant)).values())
 
 
@@ -266,7 +266,7 @@ def test_after_a_restart_the_planned_pod_s_cpu_and_other_resources_are_kept_too(
     mine = pending("mine", preemption, planned={"spec": pod_spec})
     after = restarted(world, mine, runs=(), **rdma)
     after.decide()
-    (kept,) = after.admissions.queue.state.reserved.values()
+    (kept,) = after.owner.queue.state.reserved.values()
     place = kept.placements[0]
     assert (place.cpu, place.memory, place.extended) == (31_000, 8192, (("rdma/hca", 2),))
     small = {"containers": [{"name": "worker", "resources": {"requests": {"cpu": "2"}}}]}
@@ -288,9 +288,9 @@ def test_a_leader_that_pauses_keeps_the_reservation(world):
     preemption = world.asks("mine", gpus=2).preemption
     world.ledger.jobs.upsert(pending("mine", preemption))
     world.ends("two", namespace="guest")
-    world.admissions.withdraw_all()
+    world.owner.observed.withdraw_all()
     assert isinstance(world.asks("thief", gpus=2, namespace="guest", submitted=0), PlanRefusal)
-    world.admissions.restart()
+    world.owner.restart()
     assert isinstance(world.asks("thief", gpus=2, namespace="guest", submitted=0), PlanRefusal)
     assert world.asks("mine", gpus=2).placement == preemption.placement
 
@@ -331,6 +331,6 @@ def test_a_pod_that_is_to_end_waits_for_the_beneficiary_to_ask(world):
         pod("notebook", on="a", devices=whole("a", 2, 3), namespace="guest", uid="uid-notebook")
     )
     after.decide()
-    assert not list(after.admissions.evictions())
+    assert not list(after.owner.evictions())
     assert after.asks("mine", gpus=2).reason == "PreemptionPending"
-    assert [each.name for each in after.admissions.evictions()] == ["notebook"]
+    assert [each.name for each in after.owner.evictions()] == ["notebook"]

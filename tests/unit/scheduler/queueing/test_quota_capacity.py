@@ -24,7 +24,7 @@ def found(world, *gpus, namespace="team", others=()):
         item = {"metadata": meta, "spec": {"gpus": list(limits)}}
         world.quotas.quotas.upsert(msgspec.convert(item, GpuQuota))
     world.decide()
-    return CapacityReport(world.admissions.queue, world.admissions.cluster()).of_tenant(namespace)
+    return CapacityReport(world.owner.queue, world.owner.observed.cluster()).of_tenant(namespace)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_cohort_is_checked_like_a_quota(world):
     }
     world.quotas.cohorts.upsert(msgspec.convert(item, GpuCohort))
     world.decide()
-    report = CapacityReport(world.admissions.queue, world.admissions.cluster())
+    report = CapacityReport(world.owner.queue, world.owner.observed.cluster())
     assert report.of_cohort("all").reason == "NominalExceedsCapacity"
     assert report.of_cohort("cluster") is None
     assert report.of_cohort("not-seen-yet") is None

@@ -96,7 +96,7 @@ def test_a_chain_of_cohorts_is_cut_where_it_is_too_long(stores, world):
     for number in range(1200):
         world.quotas.cohorts.upsert(cohort(f"c{number}", parent=f"c{number + 1}"))
     world.decide()
-    assert "cohorts are above it" in world.admissions.problems["", "c0"]
+    assert "cohorts are above it" in world.owner.observed.problems["", "c0"]
 
 
 def test_a_cohort_that_is_only_named_is_said_to_be_missing(stores):
@@ -173,7 +173,7 @@ def test_unlent_quota_stays_free(world):
 
 def status(world, name, *, is_cohort=False):
     world.decide()
-    report = UsageReport(world.admissions.queue)
+    report = UsageReport(world.owner.queue)
     of_it = report.of_cohort if is_cohort else report.of_tenant
     return of_it(name, generation=1)
 

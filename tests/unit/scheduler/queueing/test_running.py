@@ -12,7 +12,7 @@ from gpupack_crds.plan import PlanResponse
 from gpupack_extender.queueing.queue_metrics import QueueMetrics
 from gpupack_extender.queueing.runner import QueueRunner
 from gpupack_placement import LedgerConflict
-from gpupack_scheduler.queueing import admissions
+from gpupack_scheduler.queueing import queue_owner
 
 
 def forged(name, *, namespace="team", attempt=1, uid=None, on="nowhere"):
@@ -22,7 +22,7 @@ def forged(name, *, namespace="team", attempt=1, uid=None, on="nowhere"):
 
 
 def counted(world):
-    running = world.admissions.queue.state.running
+    running = world.owner.queue.state.running
     return sorted((each.job.tenant, each.job.name) for each in running)
 
 
@@ -47,10 +47,10 @@ def test_a_pod_that_names_a_running_job_removes_no_usage(world, namespace):
     world.decide()
     world.ledger.pods.upsert(forged("liar", namespace=namespace))
     world.decide()
-    running = {each.job.name: each for each in world.admissions.queue.state.running}
+    running = {each.job.name: each for each in world.owner.queue.state.running}
     assert sum(len(place.devices) for place in running["train"].placements) >= 4
-    used = world.admissions.queue.state.quota.usage
-    tenant = world.admissions.queue.state.quota.tree.tenant("team")
+    used = world.owner.queue.state.quota.usage
+    tenant = world.owner.queue.state.quota.tree.tenant("team")
     assert used.used_by(tenant)[""] >= 4000
 
 
@@ -59,7 +59,7 @@ def test_a_pod_of_another_namespace_removes_no_job_from_the_queue(world):
     world.asks("train")
     world.ledger.pods.upsert(forged("liar", namespace="evil", uid="uid-train"))
     world.decide()
-    assert [each.name for each in world.admissions.queue.jobs()] == ["train"]
+    assert [each.name for each in world.owner.queue.jobs()] == ["train"]
 
 
 def relabelled(number, *, worker, namespace="team"):
@@ -69,7 +69,7 @@ def relabelled(number, *, worker, namespace="team"):
 
 
 def gpus_counted(world, tenant="team"):
-    quota = world.admissions.queue.state.quota
+    quota = world.owner.queue.state.quota
     return quota.usage.used_by(quota.tree.tenant(tenant)).get("", 0) // 1000
 
 
@@ -84,7 +84,7 @@ def test_a_pod_labeled_as_a_worker_of_a_running_job_counts_in_addition_to_it(wor
     world.ledger.pods.upsert(relabelled(0, worker=("train", 1, index, "uid-train")))
     world.decide()
     assert (gpus_counted(world), counted(world)) == (6, [("team", "pod p0"), ("team", "train")])
-    world.admissions.restart()
+    world.owner.restart()
     world.decide()
     assert (gpus_counted(world), counted(world)) == (6, [("team", "pod p0"), ("team", "train")])
     world.ends("train")
@@ -146,7 +146,7 @@ def test_jobs_on_one_observed_node_are_counted_with_separate_gpus(world):
     world.add_observed_node("o", gpus=4)
     for number in range(4):
         world.asks(f"j{number}", resourceName=OBSERVED)
-    running = world.admissions.queue.state.running
+    running = world.owner.queue.state.running
     held = [grant.uuid for each in running for place in each.placements for grant in place.devices]
     assert (len(held), len(set(held))) == (4, 4)
 
@@ -159,7 +159,7 @@ def test_pods_that_are_listed_before_their_node_count_once_it_is_known():
     world.decide()
     world.add_observed_node("o", gpus=4)
     world.decide()
-    running = world.admissions.queue.state.running
+    running = world.owner.queue.state.running
     held = {grant.uuid for each in running for place in each.placements for grant in place.devices}
     assert len(held) == 3
 
@@ -167,7 +167,7 @@ def test_pods_that_are_listed_before_their_node_count_once_it_is_known():
 def test_pods_that_another_scheduler_bound_count_by_their_device_tokens(world):
     world.ledger.pods.upsert(pod("p", gpus=2, on="a"))
     world.decide()
-    (running,) = world.admissions.queue.state.running
+    (running,) = world.owner.queue.state.running
     assert running.charge == {"": 2000}
 
 
@@ -183,7 +183,7 @@ def test_a_pod_that_is_deleted_by_force_counts_until_its_processes_are_gone(worl
     world.ledger.pods.remove(bound)
     world.decide()
     assert counted(world) == [("team", "pod p")]
-    (running,) = world.admissions.queue.state.running
+    (running,) = world.owner.queue.state.running
     assert running.charge == {"": 4000}
     world.ledger.gpus.upsert(gpu_node("a"))
     world.decide()
@@ -194,7 +194,7 @@ def test_an_admitted_job_started_at_the_time_in_its_status(world):
     """The status has whole seconds, and is all that a read-only queue and the next leader have."""
     world.now = 1000.9
     world.asks("train", gpus=2, seconds_left=60.0)
-    queue = world.admissions.queue
+    queue = world.owner.queue
     (let_in,) = queue.state.running
     placed = {"phase": "Admitted", "placed": [("a", [0, 1])], "activeDeadlineSeconds": 60}
     shown = world.with_times(job("train", attempt=1, **placed), startedAt="1970-01-01T00:16:41Z")
@@ -219,7 +219,7 @@ def test_a_pod_began_when_its_kubelet_did(world):
     world.ledger.pods.upsert(msgspec.structs.replace(bound, status=status))
     world.now += 5
     world.decide()
-    (running,) = world.admissions.queue.state.running
+    (running,) = world.owner.queue.state.running
     assert running.started == 1003.0
 
 
@@ -232,7 +232,7 @@ def test_the_deadline_of_a_pod_counts_from_the_start_by_its_kubelet_and_may_chan
         status = msgspec.structs.replace(bound.status, start_time=start)
         world.ledger.pods.upsert(msgspec.structs.replace(bound, spec=spec, status=status))
         world.decide()
-        (running,) = world.admissions.queue.state.running
+        (running,) = world.owner.queue.state.running
         return running.latest_end
 
     world.now = 1000
@@ -252,14 +252,14 @@ def test_a_job_that_lost_its_unrecorded_placement_is_notified(world):
 
 
 def test_only_as_many_jobs_are_admitted_as_can_be_recorded(world, monkeypatch):
-    monkeypatch.setattr(admissions, "MAX_UNWRITTEN", 3)
+    monkeypatch.setattr(queue_owner, "MAX_UNWRITTEN", 3)
     world.asks("holder", workers=2, gpus=4)
     world.written("holder")
     for number in range(6):
         world.asks(f"j{number}", submitted=number)
     world.ends("holder")
     for _ in range(5):
-        world.admissions.decide()
+        world.owner.decide()
     assert world.called() == ["j0", "j1", "j2"]
     for number in range(3):
         world.written(f"j{number}")
@@ -281,17 +281,15 @@ def test_an_inconsistent_queue_restarts_and_ends_no_job(world, monkeypatch, capl
     world.asks("train", gpus=2)
     world.written("train")
     metrics = QueueMetrics(CollectorRegistry())
-    runner = QueueRunner(
-        world.admissions, world.turns, world.ledger, world.quotas, Ready(), metrics
-    )
+    runner = QueueRunner(world.owner, world.ledger, world.quotas, Ready(), metrics)
     runner.step()
-    decide = world.admissions.decide
+    decide = world.owner.decide
 
     def contradicts():
-        monkeypatch.setattr(world.admissions, "decide", decide)
+        monkeypatch.setattr(world.owner, "decide", decide)
         raise LedgerConflict("for a test")
 
-    monkeypatch.setattr(world.admissions, "decide", contradicts)
+    monkeypatch.setattr(world.owner, "decide", contradicts)
     runner.step()
     assert "the queue restarts" in caplog.text
     runner.step()

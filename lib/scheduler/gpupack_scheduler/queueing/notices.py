@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Notices: what the operator or a pod must learn after a change of the queue.
+
+A notice is a value. Who observes the queue returns notices; its owner alone delivers them.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias
+
+from gpupack_crds.gpujob_status import Preemption
+from gpupack_kubeclient import objects
+from gpupack_scheduler.ledger.claims import Allocation
+from gpupack_scheduler.ledger.workers import AttemptKey
+from gpupack_scheduler.queueing.request import GatedPodRequest, QueueRequest
+from gpupack_scheduler.queueing.turns import Turns
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NewAnswer:
+    """The operator's next call for this GPUJob has a new answer."""
+
+    namespace: str
+    job: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OpenGate:
+    """The gate of a pod is to open for kube-scheduler; `place`: where the queue admitted it."""
+
+    pod: objects.Pod
+    place: Allocation | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RecordPreemption:
+    """The preemption for a pod is to be written into it; None: there is none any more."""
+
+    pod: objects.Pod
+    preemption: Preemption | None
+
+
+Notice: TypeAlias = NewAnswer | OpenGate | RecordPreemption
+
+
+class Notices:
+    """The notices since they were last taken, in order."""
+
+    def __init__(self) -> None:
+        self._notices: list[Notice] = []
+
+    def add(self, notice: Notice) -> None:
+        """Add a notice."""
+        self._notices.append(notice)
+
+    def new_answer(self, attempt: AttemptKey) -> None:
+        """Add the notice that the next call for this attempt's GPUJob has a new answer."""
+        self.add(NewAnswer(attempt.namespace, attempt.job))
+
+    def preemption(self, ask: QueueRequest, preemption: Preemption | None) -> None:
+        """Add the notice that there is a preemption for this request, or none any more."""
+        if isinstance(ask, GatedPodRequest):
+            self.add(RecordPreemption(ask.pod, preemption))
+        else:
+            self.new_answer(ask.attempt)
+
+    def take(self) -> tuple[Notice, ...]:
+        """Return all notices and forget them."""
+        taken, self._notices = tuple(self._notices), []
+        return taken
+
+
+class PodWriter(Protocol):
+    """A writer of decisions into pending pods; it writes soon, not at once."""
+
+    def open(self, pod: objects.Pod, place: Allocation | None) -> None:
+        """Open the gate of a pod for kube-scheduler; `place`: where the queue admitted it."""
+
+    def record(self, pod: objects.Pod, preemption: Preemption | None) -> None:
+        """Write the preemption for the pod; None: there is none any more."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Notifiers:
+    """The receivers of notices: turns for the operator, writes into pods."""
+
+    turns: Turns
+    gates: PodWriter
+
+    def deliver(self, notices: Iterable[Notice]) -> None:
+        """Deliver notices in their order."""
+        for notice in notices:
+            match notice:
+                case NewAnswer(namespace, job):
+                    self.turns.notify(namespace, job)
+                case OpenGate(pod, place):
+                    self.gates.open(pod, place)
+                case RecordPreemption(pod, preemption):
+                    self.gates.record(pod, preemption)

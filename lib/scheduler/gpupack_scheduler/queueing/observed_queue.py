@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue as the API's objects show it: it reports changes to `Queue` and decides nothing.
+
+    claims of the ledger                 ─► running jobs
+    requests of the operator, gated pods ─► pending jobs
+    statuses and annotations             ─► preemptions and moves
+    GPUQuotas and GPUCohorts             ─► quotas, averages
+
+The leader, its standbys and the API server observe the same queue. Each change may have notices for
+the operator or for pods. The leader delivers them (queue_owner.py); the others have no use for
+them, since all is seen again when a process begins to lead.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from gpupack_placement import POLICIES, Cluster, Gang, Placement
+from gpupack_queue import (
+    Job,
+    JobId,
+    Planner,
+    Queue,
+    Tenant,
+    UsageHistory,
+    Wait,
+    place_by_policy,
+    starving_seconds,
+)
+from gpupack_scheduler.decisions import Decisions
+from gpupack_scheduler.errors import QueueFull
+from gpupack_scheduler.ledger.ledger import Ledger
+from gpupack_scheduler.ledger.workers import AttemptKey
+from gpupack_scheduler.policies import Policies
+from gpupack_scheduler.queueing import averages
+from gpupack_scheduler.queueing.admitted_pods import AdmittedPods
+from gpupack_scheduler.queueing.consolidating import ConsolidationActions
+from gpupack_scheduler.queueing.draining import DrainActions
+from gpupack_scheduler.queueing.learned import LearnedDurations
+from gpupack_scheduler.queueing.moving import MoveActions
+from gpupack_scheduler.queueing.notices import Notice, Notices
+from gpupack_scheduler.queueing.pending import PendingRequests
+from gpupack_scheduler.queueing.preempting import PreemptionActions
+from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.request import GangRequest, job_id
+from gpupack_scheduler.queueing.running import RunningHolders
+from gpupack_scheduler.queueing.submissions import Submissions
+
+Places = tuple[Placement, ...]
+
+
+class ObservedQueue:
+    """The observed queue. No method awaits.
+
+    Args:
+        ledger: the claims.
+        policies: the placement policies.
+        quotas: GPUQuotas and GPUCohorts; changes count from the next call of `see` on.
+        now: seconds since the epoch, by the API server's clock.
+        decisions: settings of the queue.
+
+    Attributes:
+        queue: the queue; read-only for all but its owner.
+        waiting: the pending requests.
+        notices: notices of the present call.
+        problems: parts of GPUQuotas and GPUCohorts that do not count, by namespace and name.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        policies: Policies,
+        quotas: QuotaStores,
+        *,
+        now: Callable[[], float],
+        decisions: Decisions,
+    ) -> None:
+        self.ledger, self.quotas, self.decisions = ledger, quotas, decisions
+        self._policies, self._clock, self._now = policies, now, 0.0
+        self._configured, self._recalled = -1, False
+        self.problems: Mapping[tuple[str, str], str] = {}
+        self.notices, self.waiting = Notices(), PendingRequests()
+        self._learned = LearnedDurations(ledger.jobs, counts=decisions.queue.learn_durations)
+        self.admitted_pods = AdmittedPods(ledger, decisions.observed_resources)
+        hold = decisions.plan_hold_seconds
+        self.preempting = PreemptionActions(ledger, self.waiting, self.notices, hold_seconds=hold)
+        self.draining = DrainActions(ledger)
+        self.moving = MoveActions(ledger, self.draining, hold_seconds=hold)
+        self.consolidating = ConsolidationActions(ledger, self.preempting, self.moving)
+        self._build(None)
+
+    def __len__(self) -> int:
+        """Return the number of pending jobs."""
+        return len(self.waiting)
+
+    def kinds(self) -> Mapping[str, int]:
+        """Return the number of pending attempts of GPUJobs (gang) and standalone pods (pod)."""
+        gangs = sum(1 for _ in self.waiting.gangs())
+        return {"gang": gangs, "pod": len(self.waiting) - gangs}
+
+    def starving(self) -> Mapping[Tenant, float]:
+        """Return the seconds for which each namespace's oldest job waits within nominal quota."""
+        return starving_seconds(self.queue.state, self.ledger.cluster, self.now())
+
+    def cluster(self) -> Cluster:
+        """Return the cluster as the ledger knows it now; it must not be changed."""
+        return self.ledger.cluster
+
+    def now(self) -> float:
+        """Return the queue's time, which never goes back."""
+        self._now = max(self._now, self._clock())
+        return self._now
+
+    def see(self) -> tuple[Notice, ...]:
+        """Apply the changes of ledger and quotas; return the notices."""
+        self._see_quotas()
+        seen, now = self.ledger.changes.take(), self.now()
+        self._learned.see(seen.jobs)
+        for node in sorted(seen.nodes):
+            self.queue.record_node_change(node, self.ledger.cluster)
+        for node in seen.freed:
+            row = self.ledger.cluster.row(node)
+            if row is not None:
+                self.queue.record_release(row)
+        for attempt in self.running.see(seen, now):
+            self._see_lost(attempt, now)
+        self._restore_usage()
+        jobs = sorted(seen.jobs)
+        for uid in jobs:
+            self.moving.see(uid, self.queue, now)
+        self.submissions.see_jobs(jobs, now)
+        for uid in jobs:
+            self.preempting.unasked.see(uid, self.queue, now)
+        for uid in sorted(seen.gates):
+            self._see_gate(uid, now)
+        return self.notices.take()
+
+    def submit(self, ask: GangRequest) -> tuple[Notice, ...]:
+        """Add an attempt to the queue, in place of earlier requests of its job.
+
+        Its waiting time counts from `ask.since`, if that is known.
+
+        Raises:
+            QueueFull: its namespace has as much in the queue as it may, or pods of this attempt
+                still hold GPUs.
+        """
+        ask = dataclasses.replace(ask, estimate=self._learned.estimate(ask.attempt))
+        job = job_id(ask.attempt)
+        before = self.waiting.get(job)
+        if before is not None and before.is_same_request(ask):
+            before.see_version(ask)
+            return ()
+        if job in self.running:
+            raise QueueFull(
+                "pods of this very attempt hold GPUs still; it waits until they are gone"
+            )
+        self.submissions.submit(ask, self.now())
+        return self.notices.take()
+
+    def withdraw(self, uid: str) -> tuple[Notice, ...]:
+        """Remove all attempts of a GPUJob from the queue; no effect if there are none."""
+        self.submissions.withdraw_job(uid)
+        return self.notices.take()
+
+    def withdraw_all(self) -> None:
+        """Remove all pending jobs: each is submitted again, or shown by the watch."""
+        for job in self.waiting:
+            self.submissions.withdraw(job)
+        self.ledger.pods.see_gates()
+        self.ledger.jobs.see_all()
+        self.notices.take()
+
+    def restart(self) -> None:
+        """Rebuild the queue from the ledger's running jobs; pending jobs are submitted again."""
+        self.withdraw_all()
+        self._build(self.queue.state.quota.history)
+        self._configured = -1
+        self.preempting.unasked.clear()
+        self.moving.clear()
+        self.consolidating.clear()
+        self.ledger.claims.see_all()
+
+    def forget_unknown(self) -> tuple[Notice, ...]:
+        """Withdraw jobs whose GPUJob the watch does not show: it is gone."""
+        self.submissions.forget_unknown(self.now())
+        return self.notices.take()
+
+    def obstacle(self, ask: GangRequest) -> str:
+        """Return why a request could not enter the queue; empty if it could."""
+        return self.waiting.obstacle_to(ask)
+
+    def obstacle_of_pod(self, uid: str) -> str:
+        """Return why a pod behind gpupack's gate is not in the queue; empty: no reason is known."""
+        return self.waiting.obstacle(uid)
+
+    def admitted_gang(self, attempt: AttemptKey) -> Gang | None:
+        """Return the request of an attempt that holds places; None if it holds none."""
+        running = self.queue.state.running.get(job_id(attempt))
+        return running.job.gang if running else None
+
+    def explain(self, job: JobId) -> Wait:
+        """Return why a job waits.
+
+        Raises:
+            NotHeld: it does not wait.
+        """
+        return self.queue.explain(job, self.ledger.cluster, self.now(), self.plan)
+
+    def copy(self) -> tuple[Queue, Cluster]:
+        """Return copies of queue and cluster, for what-if questions in any thread."""
+        self.queue.drain(self.draining.movable())
+        foreseen = max(self.queue.rules.max_reservations, 1)
+        return self.queue.copy(max_reservations=foreseen), self.ledger.cluster.fork()
+
+    def plan(self, cluster: Cluster, job: Job) -> Places | None:
+        """Place a job of this queue by its policy."""
+        waiting = self.waiting.get(job.id)
+        name = waiting.ask.policy if waiting else self._policy_of(job)
+        return place_by_policy(self._policies.named(name), cluster, job)
+
+    def planner(self, also: Mapping[JobId, str | None]) -> Planner:
+        """Return a planner of pending jobs and of those in `also`, for a copy of the queue.
+
+        `also` has the policies of other jobs. Policies have the present forecast.
+        """
+        policy_of = {job: self.waiting[job].ask.policy for job in self.waiting} | dict(also)
+        by_name = self._policies.all()
+
+        def plan(cluster: Cluster, job: Job) -> Places | None:
+            name = policy_of[job.id] if job.id in policy_of else self._policy_of(job)
+            return place_by_policy(by_name[name], cluster, job)
+
+        return plan
+
+    def _build(self, history: UsageHistory | None) -> None:
+        """Make an empty queue, and what reports to it."""
+        decisions = self.decisions
+        self.queue = Queue(decisions.queue.as_rules(), history=history)
+        self.running = RunningHolders(
+            self.ledger,
+            self.queue,
+            self._learned,
+            evicts=decisions.queue.preemption.pods,
+            observed=decisions.observed_resources,
+        )
+        self.submissions = Submissions(
+            self.ledger,
+            self.queue,
+            self.waiting,
+            preempting=self.preempting,
+            moving=self.moving,
+            notices=self.notices,
+            decisions=decisions,
+        )
+
+    def _see_quotas(self) -> None:
+        if self._configured == self.quotas.changes:
+            return
+        self._configured = self.quotas.changes
+        reading = self.quotas.read(self.decisions.queue.default)
+        self.problems = reading.problems
+        self.queue.configure(reading.quotas, self.ledger.cluster, self.now())
+
+    def _restore_usage(self) -> None:
+        """Recall what tenants used before this process started.
+
+        From then on the queue counts usage by itself: a process that does not decide also sees
+        which jobs run.
+        """
+        if self._recalled:
+            return
+        self._recalled = True
+        statuses = [each.status for each in self.quotas.cohorts.items.values()]
+        for kept in averages.read(statuses):
+            self.queue.restore_usage(kept.averages, kept.at, self.ledger.cluster, self.now())
+
+    def _see_lost(self, attempt: AttemptKey, now: float) -> None:
+        """Restore the state of an attempt whose places were released unwritten.
+
+        The job is in no queue and is submitted again. The reservation in its status is restored
+        before other jobs are considered.
+        """
+        uid = attempt.job_uid
+        self.moving.see(uid, self.queue, now)
+        self.preempting.unasked.see(uid, self.queue, now)
+        shown = self.ledger.jobs.shown(uid)
+        if shown is not None and shown.may_wait and shown.attempt.number < attempt.number:
+            self.notices.new_answer(attempt)
+
+    def _see_gate(self, uid: str, now: float) -> None:
+        let_in = self.submissions.see_gate(uid, now)
+        if let_in is not None:
+            self.admitted_pods.see(let_in)
+            self.running.see_pod(uid, now)
+        elif uid not in self.ledger.pods.gated:
+            self.admitted_pods.gone(uid)
+
+    def _policy_of(self, job: Job) -> str | None:
+        """Return the policy of a running job that may move; None: the cluster's."""
+        uid, _, _ = job.id.partition("/")
+        shown = self.ledger.jobs.shown(uid) if job.movable else None
+        name = shown.movable.spec.policy if shown and shown.movable else None
+        return name if name in POLICIES else None

@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The owner of the queue: it decides, carries its decisions out, and delivers the notices.
+
+Only the leader has an owner that acts. An admission holds places in the ledger until the watch
+shows them written: like a plan, or, for a pod whose gate is opened, like filter's answer. If they
+are not written the claims end, and with them the job's place in the queue: the operator submits it
+again, or the watch still shows the pod.
+"""
+
+import itertools
+from collections.abc import Collection, Iterable
+from math import inf
+from typing import Final
+
+from gpupack_crds.gpujob_status import Preemption
+from gpupack_kubeclient import objects
+from gpupack_placement import Cluster, Gang, NodeName, Placement
+from gpupack_queue import Admit, Decisions, Job, JobId, Queue, Wait, place_by_policy
+from gpupack_scheduler.errors import NotReady
+from gpupack_scheduler.ledger.claims import PodClaim
+from gpupack_scheduler.ledger.workers import AttemptKey
+from gpupack_scheduler.policies import Policies
+from gpupack_scheduler.queueing.conditions import Note
+from gpupack_scheduler.queueing.eviction import Eviction
+from gpupack_scheduler.queueing.failing import FailedNodeActions
+from gpupack_scheduler.queueing.growing import GrowthActions
+from gpupack_scheduler.queueing.idling import IdlePod, IdlePodActions
+from gpupack_scheduler.queueing.notices import Notice, Notifiers, OpenGate
+from gpupack_scheduler.queueing.observed_queue import ObservedQueue, Places
+from gpupack_scheduler.queueing.request import (
+    GangRequest,
+    GatedPodRequest,
+    extra_worker,
+    job_id,
+    pod_id,
+    waiting_pod,
+)
+from gpupack_scheduler.queueing.turns import Orders
+from gpupack_scheduler.requests.pod_request import PodRequest
+
+MAX_UNWRITTEN: Final = 32
+"""Maximum of admissions that the operator has yet to write: it submits one after the other, and
+each is held for a few seconds only."""
+
+MAX_ADMITTED: Final = 64
+"""Maximum of admissions per cycle: other calls are answered in between."""
+
+MAX_NOTIFIED: Final = 512
+"""Maximum of attempts to end in one message to the operator; when these end, others follow."""
+
+LOOK_SECONDS: Final = 1.0
+"""Interval at which the queue considers jobs behind the next pods, while the maximum of pods is
+being admitted: plans for more pods than can be admitted are useless."""
+
+
+class QueueOwner:
+    """The owner of one observed queue. No method awaits.
+
+    Args:
+        observed: the queue, from the API's objects.
+        policies: the placement policies.
+        notifiers: the receivers of notices.
+
+    Attributes:
+        observed: the same queue; read-only for other parts.
+        look_at: time at which a decision may become due without an event; None: never.
+    """
+
+    def __init__(self, observed: ObservedQueue, policies: Policies, notifiers: Notifiers) -> None:
+        self.observed, self._policies, self._notifiers = observed, policies, notifiers
+        self._ledger = observed.ledger
+        self._hold_seconds = observed.decisions.plan_hold_seconds
+        self._unshown: dict[str, AttemptKey] = {}
+        """Attempts, by UID, that were submitted before the end of the previous one was shown."""
+        self._unwritten: set[AttemptKey] = set()
+        """Attempts admitted here whose places are not yet shown as written."""
+        self._idling = IdlePodActions(self._ledger, observed.quotas)
+        self._failing = FailedNodeActions(self._ledger, observed.quotas)
+        self._growing = GrowthActions(self._ledger, hold_seconds=self._hold_seconds)
+        self._looked_at = -inf
+        """Time at which jobs beyond the pods that may be admitted were last considered."""
+        self._goes_on = False
+        """True if the last cycle ended before it had considered all pending jobs."""
+        self.look_at: float | None = None
+
+    @property
+    def queue(self) -> Queue:
+        """Return the queue; read-only."""
+        return self.observed.queue
+
+    def now(self) -> float:
+        """Return the queue's time, which never goes back."""
+        return self.observed.now()
+
+    def see(self) -> None:
+        """Apply the changes of ledger and quotas, and deliver the notices."""
+        self._deliver(self.observed.see())
+        for uid, attempt in tuple(self._unshown.items()):
+            if not self._ledger.jobs.lags_behind(attempt):
+                del self._unshown[uid]
+                self._notifiers.turns.notify(attempt.namespace, attempt.job)
+
+    def submit(self, ask: GangRequest) -> None:
+        """Add an attempt to the queue, in place of earlier requests of its job.
+
+        Raises:
+            QueueFull: its namespace has as much in the queue as it may, or pods of this attempt
+                still hold GPUs.
+        """
+        self.see()
+        self._deliver(self.observed.submit(ask))
+
+    def is_too_early(self, attempt: AttemptKey) -> bool:
+        """Tell whether the end of the previous attempt is not yet shown here.
+
+        Until then its last places count as held, and the reservation in its status is not known.
+        The operator is notified when the end is shown.
+        """
+        if not self._ledger.jobs.lags_behind(attempt):
+            return False
+        self._unshown[attempt.job_uid] = attempt
+        return True
+
+    def admitted_gang(self, attempt: AttemptKey) -> Gang | None:
+        """Return the request of an attempt that holds places; None if it holds none."""
+        self.see()
+        return self.observed.admitted_gang(attempt)
+
+    def lead(self) -> None:
+        """Begin or end to lead: all pending jobs are submitted again, or shown by the watch."""
+        self.observed.withdraw_all()
+        self._notifiers.turns.begin()
+
+    def restart(self) -> None:
+        """Rebuild the queue from the ledger's running jobs; pending jobs are submitted again."""
+        self.observed.restart()
+        self._unwritten.clear()
+        self._unshown.clear()
+        self._notifiers.turns.begin()
+
+    def forget_unknown(self) -> None:
+        """Withdraw jobs whose GPUJob the watch does not show: it is gone."""
+        self._deliver(self.observed.forget_unknown())
+
+    def decide(self, *, asking: AttemptKey | None = None) -> bool:
+        """Run one cycle that admits jobs; return whether more may be decided at once.
+
+        `asking` is not notified of its turn: this call answers it. The cycle admits and preempts
+        only as much as the operator can write while the places are held.
+        """
+        self.see()
+        observed, now = self.observed, self.now()
+        observed.preempting.end_overdue(self.queue, now)
+        observed.moving.end_overdue(self.queue, now)
+        observed.consolidating.run(self.queue, now)
+        self.queue.drain(observed.draining.movable())
+        self._unwritten = {each for each in self._unwritten if self._ledger.is_planned(each)}
+        most = self._max_admissions(asking)
+        if not most:
+            self._order(settled=False)
+            self._goes_on = True
+            return False
+        may_stop = observed.preempting.may_decide() and observed.moving.may_decide()
+        found = self.queue.cycle(
+            self._ledger.cluster,
+            now,
+            observed.plan,
+            preempt=may_stop,
+            max_admissions=most,
+            excluded=observed.admitted_pods.full(),
+        )
+        self._goes_on = not found.complete
+        is_complete = self._carry_out(found, asking)
+        is_due = found.due_at is not None and found.due_at <= self.now()
+        self._order(settled=not (found or is_due) and may_stop)
+        self.look_at = found.due_at
+        return bool(found) and is_complete
+
+    def place(self, pod: PodRequest, nodes: Collection[NodeName]) -> Placement | PodClaim | Wait:
+        """Return where a standalone pod may go now among these nodes, or why it may not.
+
+        kube-scheduler keeps such a pod pending, and calls again. The caller holds a returned
+        placement; a returned claim is already held, since the queue has just admitted the pod. A
+        pod that was admitted before precedes all pending jobs.
+
+        Raises:
+            NotReady: the queue is still admitting other jobs, which go first.
+        """
+        if self.observed.admitted_pods.is_admitted(pod.uid):
+            self.see()
+        else:
+            self.decide()
+            held = self._ledger.claims.pods.get(pod.uid)
+            if held is not None and held.placement.node in nodes:
+                return held
+            if self._goes_on:
+                raise NotReady("others are let in first")
+        visitor = waiting_pod(pod)
+
+        def plan(cluster: Cluster, job: Job) -> Places | None:
+            """Place the pod among `nodes`; pending jobs are planned on all nodes."""
+            if job.id != visitor.id:
+                return self.observed.plan(cluster, job)
+            return place_by_policy(self._policies.named(), cluster, job, candidates=nodes)
+
+        found = self.queue.try_admit(visitor, self._ledger.cluster, self.now(), plan)
+        return found if isinstance(found, Wait) else found[0]
+
+    def preemption(self, attempt: AttemptKey) -> Preemption | None:
+        """Return the preemption for an attempt, as its status will show it; None: there is none."""
+        return self.observed.preempting.preemption_of(attempt)
+
+    def explain(self, attempt: AttemptKey) -> Wait:
+        """Return why an attempt waits.
+
+        Raises:
+            NotHeld: it does not wait.
+        """
+        return self.observed.explain(job_id(attempt))
+
+    def evictions(self) -> Iterable[Eviction]:
+        """Return the pods that must end now.
+
+        They end for preemptors, for maintenance, because their node cannot take them, because they
+        use no GPU, or because one of their GPUs failed.
+        """
+        return (
+            *self.observed.preempting.evictions(self.queue),
+            *self.observed.draining.evictions(self.queue, self.now()),
+            *self.observed.admitted_pods.displaced(),
+            *self._idling.evictions(self.queue, self.now()),
+            *self._failing.evictions(self.queue),
+        )
+
+    def stranded_pods(self) -> list[Note]:
+        """Return standalone pods whose only node cannot take them."""
+        return [each.note for each in self.observed.admitted_pods.stranded(self.now())]
+
+    def failed_pods(self) -> list[Note]:
+        """Return standalone pods with a failed GPU."""
+        return list(self._failing.notes(self.queue))
+
+    def idle_pods(self) -> list[IdlePod]:
+        """Return standalone pods that have used no GPU for longer than their cohort allows."""
+        return list(self._idling.pods(self.queue, self.now()))
+
+    @property
+    def admits_pods(self) -> bool:
+        """Tell whether the maximum of pods is being admitted, or more will be soon."""
+        return self._goes_on or not self.observed.admitted_pods.free_slots()
+
+    def explain_pod(self, pod: objects.Pod) -> str:
+        """Return why a pod behind gpupack's gate waits; empty if it does not.
+
+        A pod that has long lacked only GPUs is shown to kube-scheduler, since autoscalers read pods
+        that it cannot place.
+        """
+        job = pod_id(pod.metadata.uid)
+        waiting = self.observed.waiting.get(job)
+        if waiting is None or job not in self.queue.state.pending:
+            return self.observed.obstacle_of_pod(pod.metadata.uid)
+        wait = self.observed.explain(job)
+        after = self.observed.decisions.queue.notify_autoscaler_after_seconds
+        if wait.lacks_only_gpus and after is not None and self.now() - waiting.asked_at >= after:
+            self._deliver([OpenGate(pod, None)])
+        return wait.message
+
+    def _deliver(self, notices: Iterable[Notice]) -> None:
+        self._notifiers.deliver(notices)
+
+    def _order(self, *, settled: bool) -> None:
+        """Notify the operator which attempts must end, move or grow, where no status says so."""
+        observed = self.observed
+        drained = itertools.chain(
+            self._failing.attempts(self.queue),
+            observed.draining.stopped(self.queue, self.now(), settled=settled),
+        )
+        stops, moves = observed.preempting.stops(), observed.moving.orders()
+        grows = self._growing.orders(self._unwritten)
+        notified = tuple(itertools.islice(drained, MAX_NOTIFIED))
+        self._deliver(observed.notices.take())
+        self._notifiers.turns.order(Orders(stops, notified, moves, grows))
+
+    def _max_admissions(self, asking: AttemptKey | None) -> int:
+        """Return how many jobs to admit now; 0: no job is considered."""
+        room, now = min(self.observed.admitted_pods.at_once(), MAX_ADMITTED), self.now()
+        if asking is None and now - self._looked_at < LOOK_SECONDS:
+            return room
+        self._looked_at = now
+        return MAX_ADMITTED if self.observed.waiting.has_gangs else max(room, 1)
+
+    def _carry_out(self, found: Decisions, asking: AttemptKey | None) -> bool:
+        """Carry out the decisions of a cycle; return whether all were carried out.
+
+        Preemptions, moves and consolidations are planned with all admissions of the cycle in place.
+        They are one statement, which is discarded if an admission is held back.
+        """
+        observed, queue, now = self.observed, self.queue, self.now()
+        for given_up in found.cancelled:
+            if not observed.moving.cancel(given_up, queue):
+                observed.preempting.cancel(given_up, queue)
+        held_back = [each for each in found.admitted if not self._admit(each, asking)]
+        if held_back:
+            queue.discard(held_back, found.statement, self._ledger.cluster)
+            return False
+        statement = found.statement
+        for preempt in statement.preemptions:
+            observed.preempting.decided(preempt, queue, now, asking=asking)
+        for move in statement.moves:
+            observed.moving.decided(move, queue, now)
+        for each in statement.consolidations:
+            observed.consolidating.decided(each, queue, now, asking=asking)
+        return True
+
+    def _admit(self, admit: Admit, asking: AttemptKey | None) -> bool:
+        """Admit a job; return False if enough admissions are yet to be written."""
+        if extra := extra_worker(admit.job):
+            return self._admit_extra_worker(admit, *extra)
+        ask = self.observed.waiting[admit.job].ask
+        if isinstance(ask, GatedPodRequest):
+            return self._admit_pod(ask, admit.placements[0])
+        attempt = ask.attempt
+        if attempt != asking and len(self._unwritten) >= MAX_UNWRITTEN:
+            return False
+        self._ledger.hold_plan(
+            attempt, admit.placements, seconds=self._hold_seconds, version=ask.version
+        )
+        self._unwritten.add(attempt)
+        self.observed.submissions.remove(admit.job)
+        self.observed.running.add_gang(ask.job, attempt, self.now())
+        if attempt != asking:
+            self.observed.notices.new_answer(attempt)
+        return True
+
+    def _admit_extra_worker(self, admit: Admit, gang: JobId, number: int) -> bool:
+        running = self.observed.running
+        attempt = running.attempt_of(gang)
+        is_full = attempt not in self._unwritten and len(self._unwritten) >= MAX_UNWRITTEN
+        if attempt is None or is_full:
+            return False
+        self._growing.admit(admit, attempt, number, running, self.now())
+        self._unwritten.add(attempt)
+        return True
+
+    def _admit_pod(self, waiting: GatedPodRequest, place: Placement) -> bool:
+        observed = self.observed
+        if not observed.admitted_pods.free_slots():
+            return False
+        claim = observed.admitted_pods.admit(waiting, place)
+        observed.notices.add(OpenGate(waiting.pod, claim.allocation))
+        observed.submissions.remove(waiting.job.id)
+        observed.running.add_pod(waiting.job, claim, self.now())
+        return True

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that enter and leave the queue: requests of the operator, and standalone pods at their gate.
+
+A GPUJob's attempt is pending from its request until it has its places, or ends, or the watch does
+not know it. A pod is pending while only gpupack's gate holds it.
+"""
+
+import itertools
+from collections.abc import Collection
+from typing import Final
+
+from gpupack_kubeclient import objects
+from gpupack_queue import JobId, Queue
+from gpupack_scheduler.decisions import Decisions
+from gpupack_scheduler.errors import QueueFull, RequestInvalid
+from gpupack_scheduler.ledger.ledger import Ledger
+from gpupack_scheduler.queueing import gate
+from gpupack_scheduler.queueing.moving import MoveActions
+from gpupack_scheduler.queueing.notices import NewAnswer, Notices, OpenGate
+from gpupack_scheduler.queueing.pending import PendingRequests
+from gpupack_scheduler.queueing.preempting import PreemptionActions
+from gpupack_scheduler.queueing.request import (
+    GangRequest,
+    GatedPodRequest,
+    QueueRequest,
+    pod_id,
+    pod_uid,
+)
+
+UNKNOWN_SECONDS: Final = 60.0
+"""Time after which a GPUJob that the watch has not shown counts as gone."""
+
+MAX_RETRIED_PODS: Final = 64
+"""Maximum of pods outside the queue that are checked again at a time."""
+
+
+class Submissions:
+    """The pending jobs of one queue.
+
+    Args:
+        ledger: GPUJobs and pods from the watch.
+        queue: the queue.
+        waiting: the pending requests.
+        preempting: preemptions for pending jobs.
+        moving: moves of jobs that come back.
+        notices: what others must learn.
+        decisions: settings of the requests of pods.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        ledger: Ledger,
+        queue: Queue,
+        waiting: PendingRequests,
+        *,
+        preempting: PreemptionActions,
+        moving: MoveActions,
+        notices: Notices,
+        decisions: Decisions,
+    ) -> None:
+        self._ledger, self._queue, self._waiting = ledger, queue, waiting
+        self._preempting, self._moving = preempting, moving
+        self._notices, self._decisions = notices, decisions
+
+    def submit(self, ask: GangRequest, now: float) -> None:
+        """Add an attempt, in place of earlier requests of its GPUJob.
+
+        Raises:
+            QueueFull: its namespace has as much in the queue as it may.
+        """
+        uid = ask.attempt.job_uid
+        self._waiting.require_capacity(ask)
+        self.withdraw_job(uid)
+        self._add(ask, now if ask.since is None else min(ask.since, now), now)
+        self._moving.returns(uid, self._queue)
+        self._preempting.unasked.returns(uid, self._queue)
+        self._see_preemption(uid, now)
+
+    def withdraw_job(self, uid: str) -> None:
+        """Withdraw all attempts of a GPUJob."""
+        for job, _ in self._waiting.of_job(uid):
+            self.withdraw(job)
+
+    def withdraw(self, job: JobId) -> None:
+        """Withdraw a job; no effect if it does not wait."""
+        if self.remove(job):
+            self._queue.withdraw(job, self._ledger.cluster)
+
+    def remove(self, job: JobId) -> bool:
+        """Remove a job that starts or is withdrawn; return whether it was pending."""
+        self._preempting.forget(job)
+        if job not in self._waiting:
+            return False
+        if comes_in := self._waiting.remove(job):
+            namespace, key = comes_in
+            if (uid := pod_uid(key)) is not None:
+                self._ledger.changes.gate(uid)
+            else:
+                self._notices.add(NewAnswer(namespace, key))
+        return True
+
+    def see_jobs(self, uids: Collection[str], now: float) -> None:
+        """Withdraw GPUJobs that are gone or may not wait; update their preemptions."""
+        for uid in self._waiting.jobs() & set(uids):
+            shown = self._ledger.jobs.shown(uid)
+            for job, ask in self._waiting.of_job(uid):
+                if shown is None or not shown.may_wait or shown.attempt.number > ask.attempt.number:
+                    self.withdraw(job)
+            self._see_preemption(uid, now)
+
+    def see_gate(self, uid: str, now: float) -> objects.Pod | None:
+        """Update a pod that came behind gpupack's gate, changed there or left it.
+
+        Return the pod if it was admitted and is not bound, as far as is known.
+        """
+        pods = self._ledger.pods
+        gated = pods.gated.get(uid)
+        if gated is not None and uid not in self._ledger.claims.pods:
+            self._see_gated(gated, now)
+            return None
+        self.withdraw(pod_id(uid))
+        self._waiting.leave_outside(uid)
+        return pods.let_in.get(uid)
+
+    def forget_unknown(self, now: float) -> None:
+        """Withdraw jobs whose GPUJob the watch does not show: it is gone.
+
+        Pods outside the queue are checked again, because pods before them may be gone, too.
+        """
+        for job, waiting, ask in self._waiting.gangs():
+            if self._ledger.jobs.shown(ask.attempt.job_uid):
+                waiting.unknown_since = now
+            elif now - waiting.unknown_since > UNKNOWN_SECONDS:
+                self.withdraw(job)
+        for uid in itertools.islice(self._waiting.outside(), MAX_RETRIED_PODS):
+            self._ledger.changes.gate(uid)
+
+    def _add(self, ask: QueueRequest, since: float, now: float) -> None:
+        self._waiting.add(ask, now)
+        self._queue.submit(ask.job, since)
+
+    def _see_gated(self, pod: objects.Pod, now: float) -> None:
+        observed = self._decisions.observed_resources
+        try:
+            ask = gate.ask_of(pod, observed, max_priority=self._decisions.max_priority)
+        except RequestInvalid:
+            self.withdraw(pod_id(pod.metadata.uid))
+            self._notices.add(OpenGate(pod, None))
+            return
+        if self._wait_at_gate(ask, now):
+            tickets = gate.tickets_of(pod, observed)
+            self._preempting.see(ask.job.id, tickets, self._queue, now)
+
+    def _wait_at_gate(self, ask: GatedPodRequest, now: float) -> bool:
+        """Add a pod to the queue; return False if it stays outside until another job leaves."""
+        before = self._waiting.get(ask.job.id)
+        if before is not None and before.is_same_request(ask):
+            before.see_version(ask)
+            return True
+        self.withdraw(ask.job.id)
+        self._waiting.leave_outside(ask.ask.uid)
+        try:
+            self._waiting.require_capacity(ask)
+        except QueueFull:
+            return False
+        was_held = ask.ask.uid in self._ledger.pods.held_by_others
+        self._add(ask, now if was_held else min(ask.job.submitted, now), now)
+        return True
+
+    def _see_preemption(self, uid: str, now: float) -> None:
+        """Apply the preemption in the status of a pending job."""
+        shown = self._ledger.jobs.shown(uid)
+        if self._moving.is_over(uid, shown.preemption if shown else None):
+            return
+        for job, _ in self._waiting.of_job(uid):
+            tickets = shown.tokens if shown else {}
+            self._preempting.see(job, tickets, self._queue, now)
