@@ -109,7 +109,7 @@ def build(settings: Settings, api: Api, leases: Api) -> App:
     collectors: tuple[Collector, ...] = (
         IdleCollector(idle),
         LedgerCollector(parts.ledger, parts.reflectors),
-        ConsolidationCollector(parts.owner.observed.consolidating),
+        ConsolidationCollector(parts.owner.observed.operations.consolidations),
         UnreadableObjects(parts.reflectors),
         KubeRequests(api),
         ReadinessCollector(parts.readiness),

@@ -18,7 +18,7 @@ from gpupack_placement.arrays import ABSENT, takes_work
 from gpupack_placement.free_blocks import fragmented_fraction
 from gpupack_scheduler.ledger.claims import State
 from gpupack_scheduler.ledger.ledger import Ledger
-from gpupack_scheduler.queueing.consolidating import ConsolidationActions
+from gpupack_scheduler.queueing.operations.consolidations import Consolidations
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15)
 
@@ -166,8 +166,8 @@ class LedgerCollector(Collector):
 class ConsolidationCollector(Collector):
     """Collector of the costs and gains of this process's consolidations."""
 
-    def __init__(self, consolidating: ConsolidationActions) -> None:
-        self._of = consolidating
+    def __init__(self, consolidations: Consolidations) -> None:
+        self._of = consolidations
 
     def collect(self) -> Iterator[Metric]:
         """Yield the consolidations whose moves have begun."""

@@ -96,26 +96,26 @@ class QueueCollector(Collector):
         return family
 
     def _preemptions(self) -> Iterator[Metric]:
-        preempting = self._observed.preempting
+        preemptions = self._observed.operations.preemptions
         stopped = CounterMetricFamily(
             "gpupack_queue_preempted",
             "Preempted jobs, workers and pods, by reason.",
             labels=["reason"],
         )
         for reason in PreemptionReason:
-            stopped.add_metric([reason.value], preempting.stopped[reason.value])
+            stopped.add_metric([reason.value], preemptions.stopped[reason.value])
         yield stopped
         yield CounterMetricFamily(
             "gpupack_queue_preemptions_given_up",
             "Preemptions that were given up because victims did not end.",
-            value=preempting.given_up,
+            value=preemptions.given_up,
         )
         yield GaugeMetricFamily(
             "gpupack_queue_preemptions_open",
             "Preemptors whose victims have not ended.",
-            value=len(preempting),
+            value=len(preemptions.operations),
         )
-        oldest = preempting.oldest()
+        oldest = preemptions.operations.oldest()
         yield GaugeMetricFamily(
             "gpupack_queue_preemption_oldest_seconds",
             "Age of the oldest open preemption. 0: none.",

@@ -38,7 +38,6 @@ from gpupack_queue.pending.pending_jobs import PendingJobs
 from gpupack_queue.planning import Planner
 from gpupack_queue.quotas.quota import Quotas
 from gpupack_queue.quotas.quota_usage import QuotaUsage
-from gpupack_queue.quotas.usage_history import UsageHistory
 from gpupack_queue.rules import Rules
 from gpupack_queue.running.drain import Drains
 from gpupack_queue.state.queue_state import State
@@ -48,31 +47,35 @@ _DEFAULTS = Rules()
 _NO_QUOTAS = Quotas()
 
 
+def _empty_state(rules: Rules, quotas: Quotas) -> State:
+    return State(
+        QuotaUsage(quotas, rules),
+        PendingJobs(by_priority=rules.by_priority),
+        elastic=ElasticGangs(by_priority=rules.by_priority),
+    )
+
+
 class Queue:
     """The queue; mutable and not thread-safe.
 
     It has no clock: `now` is in seconds and never goes back.
     """
 
-    def __init__(
-        self,
-        rules: Rules = _DEFAULTS,
-        quotas: Quotas = _NO_QUOTAS,
-        *,
-        history: UsageHistory | None = None,
-    ) -> None:
-        """Create an empty queue; `history`: past usage that an earlier queue recorded."""
+    def __init__(self, rules: Rules = _DEFAULTS, quotas: Quotas = _NO_QUOTAS) -> None:
+        """Create an empty queue."""
         self.rules = rules
-        self._state = State(
-            QuotaUsage(quotas, rules),
-            PendingJobs(by_priority=rules.by_priority),
-            elastic=ElasticGangs(by_priority=rules.by_priority),
-        )
-        if history is not None:
-            self._state.quota.history = history
+        self._state = _empty_state(rules, quotas)
         self._look_at = -inf
         """A cycle before this time decides nothing."""
         self._measured = False
+
+    def clear(self) -> None:
+        """Forget all jobs, reservations and quotas, and keep past usage."""
+        history = self._state.quota.history
+        self._state = _empty_state(self.rules, _NO_QUOTAS)
+        self._state.quota.history = history
+        self._measured = False
+        self._dirty()
 
     def copy(self, *, max_reservations: int) -> Self:
         """Return a copy for what-if questions, which may be used in another thread.
@@ -256,8 +259,10 @@ class Queue:
         state.record_release(cluster, running.placements)
         self._dirty()
 
-    def reserve(self, decision: Preempt, cluster: Cluster, now: float) -> None:
+    def reserve(self, decision: Preempt, cluster: Cluster, since: float) -> None:
         """Record a preemption that was written, or that the owner found written when it started.
+
+        `since`: when it was decided. The time that the victims have to end counts from it.
 
         Raises:
             NotHeld: the preemptor does not wait.
@@ -274,7 +279,7 @@ class Queue:
             entry.job,
             decision.placements,
             victims,
-            now,
+            since,
             charge,
             decision.in_place,
             state.grace_seconds(victims),
@@ -292,15 +297,16 @@ class Queue:
         job: Job,
         places: Places,
         cluster: Cluster,
-        now: float,
+        since: float,
         *,
         victims: Collection[JobId] | None = None,
         in_place: bool = False,
     ) -> None:
         """Record a job's move that was written, or that the owner found written when it started.
 
-        The job ends, or has ended. As soon as it waits again, it starts there. `victims`: other
-        jobs end for it, by a preemption that was found written; it does not wait yet. `in_place`:
+        The job ends, or has ended. As soon as it waits again, it starts there. `since`: when the
+        time begins that it has to end and to wait again. `victims`: other jobs end for it, by a
+        preemption that was found written; it does not wait yet. `in_place`:
         it has these places now, and starts only there while its last attempt still holds them; the
         time that it may take to wait again counts from its end.
         """
@@ -309,7 +315,7 @@ class Queue:
         before, charge = state.running_victims(), state.quota.charge(cluster, places)
         ending = (job.id,) if victims is None else tuple(victims)
         state.reserved[job.id] = Reservation(
-            job, places, ending, now, charge, in_place, state.grace_seconds(ending)
+            job, places, ending, since, charge, in_place, state.grace_seconds(ending)
         )
         for running in map(state.running.get, set(ending) - before):
             if running is not None:

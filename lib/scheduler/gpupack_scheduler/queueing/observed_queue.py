@@ -21,7 +21,6 @@ from gpupack_queue import (
     Planner,
     Queue,
     Tenant,
-    UsageHistory,
     Wait,
     place_by_policy,
     starving_seconds,
@@ -33,13 +32,11 @@ from gpupack_scheduler.ledger.workers import AttemptKey
 from gpupack_scheduler.policies import Policies
 from gpupack_scheduler.queueing import averages
 from gpupack_scheduler.queueing.admitted_pods import AdmittedPods
-from gpupack_scheduler.queueing.consolidating import ConsolidationActions
 from gpupack_scheduler.queueing.draining import DrainActions
 from gpupack_scheduler.queueing.learned import LearnedDurations
-from gpupack_scheduler.queueing.moving import MoveActions
 from gpupack_scheduler.queueing.notices import Notice, Notices
+from gpupack_scheduler.queueing.operations.ongoing import Ongoing
 from gpupack_scheduler.queueing.pending import PendingRequests
-from gpupack_scheduler.queueing.preempting import PreemptionActions
 from gpupack_scheduler.queueing.quotas import QuotaStores
 from gpupack_scheduler.queueing.request import GangRequest, job_id
 from gpupack_scheduler.queueing.running import RunningHolders
@@ -81,12 +78,20 @@ class ObservedQueue:
         self.notices, self.waiting = Notices(), PendingRequests()
         self._learned = LearnedDurations(ledger.jobs, counts=decisions.queue.learn_durations)
         self.admitted_pods = AdmittedPods(ledger, decisions.observed_resources)
-        hold = decisions.plan_hold_seconds
-        self.preempting = PreemptionActions(ledger, self.waiting, self.notices, hold_seconds=hold)
         self.draining = DrainActions(ledger)
-        self.moving = MoveActions(ledger, self.draining, hold_seconds=hold)
-        self.consolidating = ConsolidationActions(ledger, self.preempting, self.moving)
-        self._build(None)
+        self.queue = Queue(decisions.queue.as_rules())
+        self.operations = Ongoing(
+            ledger,
+            self.queue,
+            self.waiting,
+            self.notices,
+            self.draining,
+            hold_seconds=decisions.plan_hold_seconds,
+        )
+        self.submissions = Submissions(
+            ledger, self.queue, self.waiting, self.operations, self.notices, decisions
+        )
+        self.running = self._follow()
 
     def __len__(self) -> int:
         """Return the number of pending jobs."""
@@ -126,10 +131,10 @@ class ObservedQueue:
         self._restore_usage()
         jobs = sorted(seen.jobs)
         for uid in jobs:
-            self.moving.see(uid, self.queue, now)
+            self.operations.moves.see(uid, now)
         self.submissions.see_jobs(jobs, now)
         for uid in jobs:
-            self.preempting.unasked.see(uid, self.queue, now)
+            self.operations.preemptions.see_unsubmitted(uid, now)
         for uid in sorted(seen.gates):
             self._see_gate(uid, now)
         return self.notices.take()
@@ -172,11 +177,10 @@ class ObservedQueue:
     def restart(self) -> None:
         """Rebuild the queue from the ledger's running jobs; pending jobs are submitted again."""
         self.withdraw_all()
-        self._build(self.queue.state.quota.history)
+        self.queue.clear()
+        self.running = self._follow()
+        self.operations.clear()
         self._configured = -1
-        self.preempting.unasked.clear()
-        self.moving.clear()
-        self.consolidating.clear()
         self.ledger.claims.see_all()
 
     def forget_unknown(self) -> tuple[Notice, ...]:
@@ -231,25 +235,14 @@ class ObservedQueue:
 
         return plan
 
-    def _build(self, history: UsageHistory | None) -> None:
-        """Make an empty queue, and what reports to it."""
-        decisions = self.decisions
-        self.queue = Queue(decisions.queue.as_rules(), history=history)
-        self.running = RunningHolders(
+    def _follow(self) -> RunningHolders:
+        """Return the running jobs of an empty queue."""
+        return RunningHolders(
             self.ledger,
             self.queue,
             self._learned,
-            evicts=decisions.queue.preemption.pods,
-            observed=decisions.observed_resources,
-        )
-        self.submissions = Submissions(
-            self.ledger,
-            self.queue,
-            self.waiting,
-            preempting=self.preempting,
-            moving=self.moving,
-            notices=self.notices,
-            decisions=decisions,
+            evicts=self.decisions.queue.preemption.pods,
+            observed=self.decisions.observed_resources,
         )
 
     def _see_quotas(self) -> None:
@@ -280,8 +273,7 @@ class ObservedQueue:
         before other jobs are considered.
         """
         uid = attempt.job_uid
-        self.moving.see(uid, self.queue, now)
-        self.preempting.unasked.see(uid, self.queue, now)
+        self.operations.see_job(uid, now)
         shown = self.ledger.jobs.shown(uid)
         if shown is not None and shown.may_wait and shown.attempt.number < attempt.number:
             self.notices.new_answer(attempt)

@@ -15,32 +15,21 @@ from typing import Final
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_kubeclient import objects
 from gpupack_placement import Cluster, Gang, NodeName, Placement
-from gpupack_queue import Admit, Decisions, Job, JobId, Queue, Wait, place_by_policy
+from gpupack_queue import Decisions, Job, Queue, Wait, place_by_policy
 from gpupack_scheduler.errors import NotReady
 from gpupack_scheduler.ledger.claims import PodClaim
 from gpupack_scheduler.ledger.workers import AttemptKey
 from gpupack_scheduler.policies import Policies
+from gpupack_scheduler.queueing.admissions import Admissions
 from gpupack_scheduler.queueing.conditions import Note
 from gpupack_scheduler.queueing.eviction import Eviction
 from gpupack_scheduler.queueing.failing import FailedNodeActions
-from gpupack_scheduler.queueing.growing import GrowthActions
 from gpupack_scheduler.queueing.idling import IdlePod, IdlePodActions
 from gpupack_scheduler.queueing.notices import Notice, Notifiers, OpenGate
 from gpupack_scheduler.queueing.observed_queue import ObservedQueue, Places
-from gpupack_scheduler.queueing.request import (
-    GangRequest,
-    GatedPodRequest,
-    extra_worker,
-    job_id,
-    pod_id,
-    waiting_pod,
-)
+from gpupack_scheduler.queueing.request import GangRequest, job_id, pod_id, waiting_pod
 from gpupack_scheduler.queueing.turns import Orders
 from gpupack_scheduler.requests.pod_request import PodRequest
-
-MAX_UNWRITTEN: Final = 32
-"""Maximum of admissions that the operator has yet to write: it submits one after the other, and
-each is held for a few seconds only."""
 
 MAX_ADMITTED: Final = 64
 """Maximum of admissions per cycle: other calls are answered in between."""
@@ -69,14 +58,11 @@ class QueueOwner:
     def __init__(self, observed: ObservedQueue, policies: Policies, notifiers: Notifiers) -> None:
         self.observed, self._policies, self._notifiers = observed, policies, notifiers
         self._ledger = observed.ledger
-        self._hold_seconds = observed.decisions.plan_hold_seconds
         self._unshown: dict[str, AttemptKey] = {}
         """Attempts, by UID, that were submitted before the end of the previous one was shown."""
-        self._unwritten: set[AttemptKey] = set()
-        """Attempts admitted here whose places are not yet shown as written."""
+        self._admissions = Admissions(observed)
         self._idling = IdlePodActions(self._ledger, observed.quotas)
         self._failing = FailedNodeActions(self._ledger, observed.quotas)
-        self._growing = GrowthActions(self._ledger, hold_seconds=self._hold_seconds)
         self._looked_at = -inf
         """Time at which jobs beyond the pods that may be admitted were last considered."""
         self._goes_on = False
@@ -134,7 +120,7 @@ class QueueOwner:
     def restart(self) -> None:
         """Rebuild the queue from the ledger's running jobs; pending jobs are submitted again."""
         self.observed.restart()
-        self._unwritten.clear()
+        self._admissions.clear()
         self._unshown.clear()
         self._notifiers.turns.begin()
 
@@ -150,17 +136,15 @@ class QueueOwner:
         """
         self.see()
         observed, now = self.observed, self.now()
-        observed.preempting.end_overdue(self.queue, now)
-        observed.moving.end_overdue(self.queue, now)
-        observed.consolidating.run(self.queue, now)
+        observed.operations.advance(now)
+        self._admissions.advance()
         self.queue.drain(observed.draining.movable())
-        self._unwritten = {each for each in self._unwritten if self._ledger.is_planned(each)}
         most = self._max_admissions(asking)
         if not most:
             self._order(settled=False)
             self._goes_on = True
             return False
-        may_stop = observed.preempting.may_decide() and observed.moving.may_decide()
+        may_stop = observed.operations.may_decide
         found = self.queue.cycle(
             self._ledger.cluster,
             now,
@@ -208,7 +192,7 @@ class QueueOwner:
 
     def preemption(self, attempt: AttemptKey) -> Preemption | None:
         """Return the preemption for an attempt, as its status will show it; None: there is none."""
-        return self.observed.preempting.preemption_of(attempt)
+        return self.observed.operations.preemption_of(attempt)
 
     def explain(self, attempt: AttemptKey) -> Wait:
         """Return why an attempt waits.
@@ -225,7 +209,7 @@ class QueueOwner:
         use no GPU, or because one of their GPUs failed.
         """
         return (
-            *self.observed.preempting.evictions(self.queue),
+            *self.observed.operations.victims.evictions(),
             *self.observed.draining.evictions(self.queue, self.now()),
             *self.observed.admitted_pods.displaced(),
             *self._idling.evictions(self.queue, self.now()),
@@ -275,8 +259,9 @@ class QueueOwner:
             self._failing.attempts(self.queue),
             observed.draining.stopped(self.queue, self.now(), settled=settled),
         )
-        stops, moves = observed.preempting.stops(), observed.moving.orders()
-        grows = self._growing.orders(self._unwritten)
+        operations = observed.operations
+        stops, moves = operations.victims.stops(), operations.moves.orders()
+        grows = self._admissions.growing()
         notified = tuple(itertools.islice(drained, MAX_NOTIFIED))
         self._deliver(observed.notices.take())
         self._notifiers.turns.order(Orders(stops, notified, moves, grows))
@@ -293,61 +278,16 @@ class QueueOwner:
         """Carry out the decisions of a cycle; return whether all were carried out.
 
         Preemptions, moves and consolidations are planned with all admissions of the cycle in place.
-        They are one statement, which is discarded if an admission is held back.
+        They are one statement: if an admission is held back, it is discarded.
         """
-        observed, queue, now = self.observed, self.queue, self.now()
+        operations = self.observed.operations
         for given_up in found.cancelled:
-            if not observed.moving.cancel(given_up, queue):
-                observed.preempting.cancel(given_up, queue)
-        held_back = [each for each in found.admitted if not self._admit(each, asking)]
+            operations.cancel(given_up)
+        held_back = [
+            each for each in found.admitted if not self._admissions.admit(each, asking=asking)
+        ]
         if held_back:
-            queue.discard(held_back, found.statement, self._ledger.cluster)
-            return False
-        statement = found.statement
-        for preempt in statement.preemptions:
-            observed.preempting.decided(preempt, queue, now, asking=asking)
-        for move in statement.moves:
-            observed.moving.decided(move, queue, now)
-        for each in statement.consolidations:
-            observed.consolidating.decided(each, queue, now, asking=asking)
-        return True
-
-    def _admit(self, admit: Admit, asking: AttemptKey | None) -> bool:
-        """Admit a job; return False if enough admissions are yet to be written."""
-        if extra := extra_worker(admit.job):
-            return self._admit_extra_worker(admit, *extra)
-        ask = self.observed.waiting[admit.job].ask
-        if isinstance(ask, GatedPodRequest):
-            return self._admit_pod(ask, admit.placements[0])
-        attempt = ask.attempt
-        if attempt != asking and len(self._unwritten) >= MAX_UNWRITTEN:
-            return False
-        self._ledger.hold_plan(
-            attempt, admit.placements, seconds=self._hold_seconds, version=ask.version
-        )
-        self._unwritten.add(attempt)
-        self.observed.submissions.remove(admit.job)
-        self.observed.running.add_gang(ask.job, attempt, self.now())
-        if attempt != asking:
-            self.observed.notices.new_answer(attempt)
-        return True
-
-    def _admit_extra_worker(self, admit: Admit, gang: JobId, number: int) -> bool:
-        running = self.observed.running
-        attempt = running.attempt_of(gang)
-        is_full = attempt not in self._unwritten and len(self._unwritten) >= MAX_UNWRITTEN
-        if attempt is None or is_full:
-            return False
-        self._growing.admit(admit, attempt, number, running, self.now())
-        self._unwritten.add(attempt)
-        return True
-
-    def _admit_pod(self, waiting: GatedPodRequest, place: Placement) -> bool:
-        observed = self.observed
-        if not observed.admitted_pods.free_slots():
-            return False
-        claim = observed.admitted_pods.admit(waiting, place)
-        observed.notices.add(OpenGate(waiting.pod, claim.allocation))
-        observed.submissions.remove(waiting.job.id)
-        observed.running.add_pod(waiting.job, claim, self.now())
-        return True
+            self.queue.discard(held_back, found.statement, self._ledger.cluster)
+        else:
+            operations.commit(found.statement, self.now(), asking=asking)
+        return not held_back

@@ -15,10 +15,10 @@ from gpupack_scheduler.decisions import Decisions
 from gpupack_scheduler.errors import QueueFull, RequestInvalid
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.queueing import gate
-from gpupack_scheduler.queueing.moving import MoveActions
 from gpupack_scheduler.queueing.notices import NewAnswer, Notices, OpenGate
+from gpupack_scheduler.queueing.operations.ongoing import Ongoing
+from gpupack_scheduler.queueing.operations.phases import Event
 from gpupack_scheduler.queueing.pending import PendingRequests
-from gpupack_scheduler.queueing.preempting import PreemptionActions
 from gpupack_scheduler.queueing.request import (
     GangRequest,
     GatedPodRequest,
@@ -41,26 +41,22 @@ class Submissions:
         ledger: GPUJobs and pods from the watch.
         queue: the queue.
         waiting: the pending requests.
-        preempting: preemptions for pending jobs.
-        moving: moves of jobs that come back.
+        operations: preemptions for pending jobs, and moves of jobs that come back.
         notices: what others must learn.
         decisions: settings of the requests of pods.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         ledger: Ledger,
         queue: Queue,
         waiting: PendingRequests,
-        *,
-        preempting: PreemptionActions,
-        moving: MoveActions,
+        operations: Ongoing,
         notices: Notices,
         decisions: Decisions,
     ) -> None:
         self._ledger, self._queue, self._waiting = ledger, queue, waiting
-        self._preempting, self._moving = preempting, moving
-        self._notices, self._decisions = notices, decisions
+        self._operations, self._notices, self._decisions = operations, notices, decisions
 
     def submit(self, ask: GangRequest, now: float) -> None:
         """Add an attempt, in place of earlier requests of its GPUJob.
@@ -72,9 +68,7 @@ class Submissions:
         self._waiting.require_capacity(ask)
         self.withdraw_job(uid)
         self._add(ask, now if ask.since is None else min(ask.since, now), now)
-        self._moving.returns(uid, self._queue)
-        self._preempting.unasked.returns(uid, self._queue)
-        self._see_preemption(uid, now)
+        self._operations.see_submitted(uid, now)
 
     def withdraw_job(self, uid: str) -> None:
         """Withdraw all attempts of a GPUJob."""
@@ -83,21 +77,12 @@ class Submissions:
 
     def withdraw(self, job: JobId) -> None:
         """Withdraw a job; no effect if it does not wait."""
-        if self.remove(job):
+        if self._remove(job, Event.WITHDRAWN):
             self._queue.withdraw(job, self._ledger.cluster)
 
-    def remove(self, job: JobId) -> bool:
-        """Remove a job that starts or is withdrawn; return whether it was pending."""
-        self._preempting.forget(job)
-        if job not in self._waiting:
-            return False
-        if comes_in := self._waiting.remove(job):
-            namespace, key = comes_in
-            if (uid := pod_uid(key)) is not None:
-                self._ledger.changes.gate(uid)
-            else:
-                self._notices.add(NewAnswer(namespace, key))
-        return True
+    def start(self, job: JobId) -> None:
+        """Remove a job that has its places; the queue is told of its start by its holder."""
+        self._remove(job, Event.STARTED)
 
     def see_jobs(self, uids: Collection[str], now: float) -> None:
         """Withdraw GPUJobs that are gone or may not wait; update their preemptions."""
@@ -106,7 +91,7 @@ class Submissions:
             for job, ask in self._waiting.of_job(uid):
                 if shown is None or not shown.may_wait or shown.attempt.number > ask.attempt.number:
                     self.withdraw(job)
-            self._see_preemption(uid, now)
+            self._operations.see_pending(uid, now)
 
     def see_gate(self, uid: str, now: float) -> objects.Pod | None:
         """Update a pod that came behind gpupack's gate, changed there or left it.
@@ -135,6 +120,19 @@ class Submissions:
         for uid in itertools.islice(self._waiting.outside(), MAX_RETRIED_PODS):
             self._ledger.changes.gate(uid)
 
+    def _remove(self, job: JobId, event: Event) -> bool:
+        """Remove a job that starts or is withdrawn; return whether it was pending."""
+        self._operations.forget(job, event)
+        if job not in self._waiting:
+            return False
+        if comes_in := self._waiting.remove(job):
+            namespace, key = comes_in
+            if (uid := pod_uid(key)) is not None:
+                self._ledger.changes.gate(uid)
+            else:
+                self._notices.add(NewAnswer(namespace, key))
+        return True
+
     def _add(self, ask: QueueRequest, since: float, now: float) -> None:
         self._waiting.add(ask, now)
         self._queue.submit(ask.job, since)
@@ -149,7 +147,7 @@ class Submissions:
             return
         if self._wait_at_gate(ask, now):
             tickets = gate.tickets_of(pod, observed)
-            self._preempting.see(ask.job.id, tickets, self._queue, now)
+            self._operations.preemptions.see(ask.job.id, tickets, now)
 
     def _wait_at_gate(self, ask: GatedPodRequest, now: float) -> bool:
         """Add a pod to the queue; return False if it stays outside until another job leaves."""
@@ -166,12 +164,3 @@ class Submissions:
         was_held = ask.ask.uid in self._ledger.pods.held_by_others
         self._add(ask, now if was_held else min(ask.job.submitted, now), now)
         return True
-
-    def _see_preemption(self, uid: str, now: float) -> None:
-        """Apply the preemption in the status of a pending job."""
-        shown = self._ledger.jobs.shown(uid)
-        if self._moving.is_over(uid, shown.preemption if shown else None):
-            return
-        for job, _ in self._waiting.of_job(uid):
-            tickets = shown.tokens if shown else {}
-            self._preempting.see(job, tickets, self._queue, now)

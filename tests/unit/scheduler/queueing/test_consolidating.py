@@ -214,7 +214,7 @@ def test_without_a_ratio_no_job_is_moved_for_another(world):
 
 def test_metrics_say_what_was_moved_and_gained(world):
     registry = CollectorRegistry()
-    registry.register(ConsolidationCollector(world.owner.observed.consolidating))
+    registry.register(ConsolidationCollector(world.owner.observed.operations.consolidations))
     consolidates(world)
     prefix = "gpupack_extender_consolidation"
     assert registry.get_sample_value(f"{prefix}s_total") == 1

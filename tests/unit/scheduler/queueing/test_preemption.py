@@ -334,3 +334,45 @@ def test_a_pod_that_is_to_end_waits_for_the_beneficiary_to_ask(world):
     assert not list(after.owner.evictions())
     assert after.asks("mine", gpus=2).reason == "PreemptionPending"
     assert [each.name for each in after.owner.evictions()] == ["notebook"]
+
+
+@pytest.mark.parametrize("is_pending", [True, False], ids=["submitted", "not submitted"])
+@pytest.mark.parametrize(("seconds", "is_kept"), [(69, True), (71, False)])
+def test_a_restart_neither_shortens_nor_lengthens_the_time_of_the_victims(
+    world, is_pending, seconds, is_kept
+):
+    """The victim's grace period of 30 s and the timeout of 100 s began with the decision."""
+    preemption = world.asks("mine", gpus=2).preemption
+    after = restarted(world, pending("mine", preemption), runs=("one", "two"))
+    after.now = world.now + 60
+    after.decide()
+    if is_pending:
+        assert after.asks("mine", gpus=2).preemption == preemption
+    after.now += seconds
+    after.decide()
+    assert ("uid-two/1" in after.owner.queue.state.stuck) != is_kept
+
+
+def test_a_preemptor_has_time_to_be_submitted_after_a_long_restart(world):
+    """Its victim has ended, and no process led for longer than the timeout."""
+    preemption = world.asks("mine", gpus=2).preemption
+    after = restarted(world, pending("mine", preemption))
+    after.now = world.now + 1000
+    after.decide()
+    assert isinstance(after.asks("thief", gpus=2, namespace="guest", submitted=0), PlanRefusal)
+    assert after.asks("mine", gpus=2).placement == preemption.placement
+
+
+@pytest.mark.parametrize("since", ["", "yesterday", "2999-01-01T00:00:00Z", "1970-01-01T00:00:00"])
+def test_a_time_that_cannot_be_right_counts_as_the_time_of_the_restart(world, since):
+    preemption = world.asks("mine", gpus=2).preemption
+    shown = msgspec.structs.replace(preemption, since=since)
+    after = restarted(world, pending("mine", shown), runs=("one", "two"))
+    after.now = world.now
+    after.decide()
+    after.now += 129
+    after.decide()
+    assert "uid-mine/1" in after.owner.queue.state.reserved
+    after.now += 2
+    after.decide()
+    assert "uid-two/1" in after.owner.queue.state.stuck

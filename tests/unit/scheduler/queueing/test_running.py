@@ -12,7 +12,7 @@ from gpupack_crds.plan import PlanResponse
 from gpupack_extender.queueing.queue_metrics import QueueMetrics
 from gpupack_extender.queueing.runner import QueueRunner
 from gpupack_placement import LedgerConflict
-from gpupack_scheduler.queueing import queue_owner
+from gpupack_scheduler.queueing import admissions
 
 
 def forged(name, *, namespace="team", attempt=1, uid=None, on="nowhere"):
@@ -252,7 +252,7 @@ def test_a_job_that_lost_its_unrecorded_placement_is_notified(world):
 
 
 def test_only_as_many_jobs_are_admitted_as_can_be_recorded(world, monkeypatch):
-    monkeypatch.setattr(queue_owner, "MAX_UNWRITTEN", 3)
+    monkeypatch.setattr(admissions, "MAX_UNWRITTEN", 3)
     world.asks("holder", workers=2, gpus=4)
     world.written("holder")
     for number in range(6):
@@ -275,6 +275,21 @@ class Ready:
         return ""
 
     missing_to_decide = missing_to_answer
+
+
+class Standby(Ready):
+    class leadership:  # noqa: N801 - an attribute of readiness
+        held = False
+
+
+def test_a_standby_observes_the_queue_and_notifies_no_component(world):
+    world.ledger.jobs.upsert(job("train"))
+    world.asks("train", gpus=2)
+    world.ledger.nodes.remove(node("a"))
+    world.ledger.drop_plans("uid-train")
+    metrics = QueueMetrics(CollectorRegistry())
+    QueueRunner(world.owner, world.ledger, world.quotas, Standby(), metrics).step()
+    assert (world.running(), world.called(), world.gates.opened) == ([], [], [])
 
 
 def test_an_inconsistent_queue_restarts_and_ends_no_job(world, monkeypatch, caplog):
