@@ -131,4 +131,5 @@ def build_request(
         duration=spec.active_deadline_seconds,
         movable=spec.movable,
         extra=spec.extra,
+        model_fallback_seconds=spec.model_fallback_seconds,
     )

@@ -69,6 +69,10 @@ MAX_EXTRA_WORKERS = 64
 MAX_GPUS = 4096
 """Maximum of all workers of a job together."""
 MAX_REVISIONS = 1_000_000
+MAX_ORDERED_MODELS = 8
+"""Maximum of gpuModels with gpuModelFallback: each is another request in the queue."""
+MIN_FALLBACK_SECONDS = 10
+"""Minimum time before the next model is permitted: each step is planned again."""
 
 PODS_ARE_SHARED_BY_DEFAULT: Final = True
 """Meaning of an absent podPerWorker; True: workers of one node share a pod if they can."""
@@ -165,6 +169,20 @@ class Spread(Wire, frozen=True):
             "NVLink is a clique of one GPU. Default: false."
         ),
     ] = False
+
+
+class GpuModelFallback(Wire, frozen=True):
+    """An order of preference among gpuModels."""
+
+    after_seconds: Annotated[
+        int,
+        described(
+            "Pending time in seconds that permits one more model of gpuModels. The job waits for "
+            "the first model so long, then for the first two, and so on.",
+            ge=MIN_FALLBACK_SECONDS,
+            le=31_536_000,
+        ),
+    ]
 
 
 class Workload(Wire, frozen=True):
@@ -319,6 +337,15 @@ class GpuJobSpec(Wire, frozen=True):
             max_length=16,
         ),
     ] = ()
+    gpu_model_fallback: Annotated[
+        GpuModelFallback | None,
+        described(
+            "Makes gpuModels an order of preference: the job waits for its first model, and uses "
+            "a later one only after the time given here. A model on which the job can never start "
+            "is not waited for. The time counts from creation, resumption or the end of the last "
+            "attempt. Default: all models are permitted from the start, in no order."
+        ),
+    ] = None
     min_memory: (
         Annotated[Memory, described("Minimum memory of each GPU, such as 40Gi. Default: any.")]
         | None
@@ -475,6 +502,11 @@ class GpuJobSpec(Wire, frozen=True):
         return self.resource_name if self.share is None else GPU_SHARE
 
     @property
+    def model_fallback_seconds(self) -> float | None:
+        """Pending time that permits one more model; None: the models have no order."""
+        return None if self.gpu_model_fallback is None else self.gpu_model_fallback.after_seconds
+
+    @property
     def ignores_failures(self) -> bool:
         """Whether there are exit codes with which a worker counts as succeeded."""
         return any(rule.action == "Ignore" for rule in self.failure_policy)
@@ -607,6 +639,14 @@ class GpuJobSpec(Wire, frozen=True):
             ".gpuModels",
         ),
         Rule(
+            "!has(self.gpuModelFallback) || (has(self.gpuModels) && size(self.gpuModels) >= 2 && "
+            f"size(self.gpuModels) <= {MAX_ORDERED_MODELS} && "
+            "self.gpuModels.all(m, self.gpuModels.exists_one(n, n == m)))",
+            f"gpuModelFallback needs 2 to {MAX_ORDERED_MODELS} different gpuModels, the preferred "
+            "one first",
+            ".gpuModelFallback",
+        ),
+        Rule(
             "self.interconnect != 'nvlink' || "
             "(has(self.gpus) && (type(self.gpus) != int || self.gpus >= 2))",
             "interconnect: nvlink is between the GPUs of one worker; set gpus to 2 or more",
@@ -659,6 +699,7 @@ FIXED_FIELDS = (
     "podPerWorker",
     "resourceName",
     "gpuModels",
+    "gpuModelFallback",
     "minMemory",
     "interconnect",
     "spread",

@@ -23,6 +23,7 @@ from gpupack_queue.explain.reasons import Borrowed, Wait, WaitReason
 from gpupack_queue.explain.starving import starving_seconds
 from gpupack_queue.job import NO_TENANT, Job, JobId, RunningJob, Tenant, holder_name
 from gpupack_queue.pending.elastic_gangs import extra_worker
+from gpupack_queue.pending.model_fallback import PermittedModels, with_models
 from gpupack_queue.pending.pending_jobs import may_fit_on_row
 from gpupack_queue.planning import Planner, place_by_policy
 from gpupack_queue.queue import Queue
@@ -84,6 +85,7 @@ __all__ = [
     "Never",
     "Now",
     "OrderPolicy",
+    "PermittedModels",
     "Planner",
     "PredictedStart",
     "Preempt",
@@ -113,4 +115,5 @@ __all__ = [
     "node_to_drain",
     "place_by_policy",
     "starving_seconds",
+    "with_models",
 ]

@@ -44,6 +44,9 @@ class Job:
     them a job (elastic_gangs.py). `extends`: for an extra worker, the gang that it belongs to.
     `held_since`: the time since which it has its GPUs, at first as an earlier job; None: since its
     start. `grace_seconds`: the time that it may take to end once it is preempted.
+    `model_fallback_seconds`: the models of its request are in order of preference, and each such
+    time of waiting permits one more (pending/model_fallback.py); None: all are permitted at once,
+    and the policy chooses.
     """
 
     id: JobId
@@ -63,9 +66,14 @@ class Job:
     extends: JobId | None = None
     held_since: float | None = None
     grace_seconds: float = 0.0
+    model_fallback_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        for what, seconds in (("duration", self.duration), ("estimate", self.estimate)):
+        for what, seconds in (
+            ("duration", self.duration),
+            ("estimate", self.estimate),
+            ("model_fallback_seconds", self.model_fallback_seconds),
+        ):
             if seconds is not None and not seconds > 0:
                 raise InvalidRequest(f"job {self.id}: {what} {seconds:g} s is not positive")
         if not self.grace_seconds >= 0:

@@ -2,6 +2,7 @@
 """The choice of a job's places by a policy."""
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from gpupack_devices.units import NodeName
 from gpupack_placement.cluster import Cluster
@@ -20,16 +21,33 @@ def place_by_policy(
 ) -> Places | None:
     """Return the placement of each worker; None: the job fits nowhere.
 
-    Nodes that the job avoids are used only if it does not fit on the others. `candidates` None: all
-    nodes. The cluster stays as it is.
+    Nodes that the job avoids are used only if it does not fit on the others. If its models are in
+    order of preference, an earlier one is preferred to what the policy prefers. `candidates` None:
+    all nodes. The cluster stays as it is.
     """
     if job.avoid:
         names = [node.name for node in cluster.nodes()] if candidates is None else candidates
         rather = [name for name in names if name not in job.avoid]
-        places = _choose(cluster, job.gang, policy, rather)
+        places = _choose_preferred(cluster, job, policy, rather)
         if places is not None:
             return places
-    return _choose(cluster, job.gang, policy, candidates)
+    return _choose_preferred(cluster, job, policy, candidates)
+
+
+def _choose_preferred(
+    cluster: Cluster, job: Job, policy: Policy, candidates: Collection[NodeName] | None
+) -> Places | None:
+    """Place a job on GPUs of one model, the earliest that fits; of several if none fits alone."""
+    gang, models = job.gang, job.gang.request.models
+    places = _choose(cluster, gang, policy, candidates)
+    if places is None or job.model_fallback_seconds is None or len(models) <= 1:
+        return places
+    for model in models:
+        alone = replace(gang, request=replace(gang.request, models=(model,)))
+        found = _choose(cluster, alone, policy, candidates)
+        if found is not None:
+            return found
+    return places
 
 
 def _choose(

@@ -17,6 +17,7 @@ Without reports in between, a cycle costs almost nothing.
 from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Self
 
@@ -33,10 +34,12 @@ from gpupack_queue.explain.explanation import Explainer
 from gpupack_queue.explain.reasons import Wait
 from gpupack_queue.job import Job, JobId, Places, RunningJob, Tenant
 from gpupack_queue.pending.elastic_gangs import ElasticGangs
+from gpupack_queue.pending.model_fallback import without_unused_models
 from gpupack_queue.pending.order import Order
 from gpupack_queue.pending.pending_jobs import PendingJobs
 from gpupack_queue.planning import Planner
 from gpupack_queue.quotas.quota import Quotas
+from gpupack_queue.quotas.quota_planner import QuotaPlanner
 from gpupack_queue.quotas.quota_usage import QuotaUsage
 from gpupack_queue.rules import Rules
 from gpupack_queue.running.drain import Drains
@@ -124,13 +127,13 @@ class Queue:
 
     def submit(self, job: Job, now: float) -> None:
         """Add a pending job; a preempted one comes back with its old time of submission."""
-        self._state.pending.add(job, now)
+        self._state.pending.add(self._state.fallbacks.add(job, now), now)
         self._dirty()
 
     def withdraw(self, job: JobId, cluster: Cluster) -> None:
         """Remove a pending job, and release the places that are reserved for it."""
         state = self._state
-        state.pending.remove(job)
+        state.remove_pending(job)
         state.beneficiaries.pop(job, None)
         state.speculative.remove(job)
         state.speculative.forget_head(job)
@@ -160,11 +163,12 @@ class Queue:
             if places != reserved.placements:
                 state.record_release(cluster, reserved.placements)
                 self._void()
-        state.pending.remove(job.id)
+        state.remove_pending(job.id)
         state.beneficiaries.pop(job.id, None)
         state.speculative.record_head_start(job.id, now)
         self._measure(cluster)
         started = now if since is None else min(since, now)
+        job = without_unused_models(job, cluster, places)
         running = RunningJob(job, places, started, state.quota.charge(cluster, places))
         state.record_start(running)
         state.elastic.record_start(job, started)
@@ -185,6 +189,7 @@ class Queue:
         if before is None:
             raise NotHeld(f"job {job.id} does not run")
         charge = state.quota.charge(cluster, places)
+        job = without_unused_models(job, cluster, places)
         running = replace(before, job=job, placements=places, charge=charge)
         state.running.add(running)
         state.elastic.record_end(before.job, now)
@@ -268,6 +273,7 @@ class Queue:
             NotHeld: the preemptor does not wait.
         """
         state = self._state
+        state.fallbacks.keep(decision.job, state.pending, cluster, decision.placements)
         entry = state.pending.get(decision.job)
         if entry is None:
             raise NotHeld(f"job {decision.job} does not wait")
@@ -353,6 +359,7 @@ class Queue:
         state = self._state
         before = state.running_victims()
         del state.reserved[reservation.job.id]
+        state.fallbacks.forget_places(reservation.job.id)
         state.quota.usage.add(reservation.job.tenant, reservation.charge, sign=-1)
         for other in before - state.running_victims():
             running = state.running.get(other)
@@ -440,6 +447,7 @@ class Queue:
             return Decisions(due_at=None if self._look_at == inf else self._look_at)
         self._measure(cluster)
         self._pass_time(now)
+        self.permit_models(cluster, now, plan)
         only = Restrictions(preempt, max_admissions, excluded)
         found = run_cycle(self._state, cluster, plan, now, only)
         if not found and not excluded:
@@ -458,12 +466,24 @@ class Queue:
         self._measure(cluster)
         return DirectAdmission(self._state, cluster, plan, now).try_admit(job)
 
+    def permit_models(self, cluster: Cluster, now: float, plan: Planner) -> None:
+        """Give pending jobs with an order of models those that they may use now."""
+        state = self._state
+        if not state.fallbacks:
+            return
+        planner = QuotaPlanner(state.quota, plan)
+        basis = state.never.basis(cluster, planner)
+        never = partial(state.never.answer, cluster, planner)
+        if state.fallbacks.update(state.pending, never, basis, now):
+            self._dirty()
+
     def explain(self, job: JobId, cluster: Cluster, now: float, plan: Planner) -> Wait:
         """Return why a job waits, as of the last cycle.
 
         Raises:
             NotHeld: it does not wait.
         """
+        self.permit_models(cluster, now, plan)
         entry = self._state.pending.get(job)
         if entry is None:
             raise NotHeld(f"job {job} does not wait")

@@ -75,6 +75,7 @@ class WhatIf:
         """Return what happens to one more job that is submitted now."""
         state = self._queue.state
         self._queue.submit(job, self._now)
+        self._queue.permit_models(self._cluster, self._now, self._plan)
         entry = state.pending.get(job.id)
         assert entry is not None  # noqa: S101 - it was submitted just now
         state.pending.mark_searched(self._now, excluded=entry.job_class)

@@ -15,7 +15,7 @@ import msgspec
 from gpupack_crds.placement import WorkerPlacement, by_node
 from gpupack_crds.plan import GpuShortage, PlanRefusal, PlanRequest, PlanResponse
 from gpupack_placement import WHOLE_GPU, NodeName
-from gpupack_queue import Never, Wait, WaitReason, latest_start
+from gpupack_queue import Never, Wait, WaitReason, latest_start, with_models
 from gpupack_scheduler.decisions import Decisions
 from gpupack_scheduler.errors import QueueFull, RequestInvalid
 from gpupack_scheduler.ledger import claims
@@ -107,14 +107,19 @@ class Plan:
             extra=call.spec.extra,
             held_since=_moment(call.held_since) if call.held_since else None,
             grace=pod.grace,
+            model_fallback_seconds=call.spec.model_fallback_seconds,
         )
 
     def _stands(self, held: tuple[WorkerClaim, ...], ask: GangRequest) -> bool:
-        """Tell whether these places still fit the request: admission may change the pod."""
+        """Tell whether these places still fit the request: admission may change the pod.
+
+        The models are fixed, and a running job has only those that it uses.
+        """
         gang = ask.gang
         if any(claim.state is State.WRITTEN for claim in held):
             return True
-        if self.owner.admitted_gang(ask.attempt) != gang:
+        admitted = self.owner.admitted_gang(ask.attempt)
+        if admitted is None or with_models(admitted, ()) != with_models(gang, ()):
             return False
         obstacles = (
             self.ledger.claims.obstacle(claim.allocation, may_be_left=True) for claim in held

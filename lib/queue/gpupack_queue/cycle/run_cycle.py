@@ -34,5 +34,6 @@ def run_cycle(
     finally:
         cycle.discard_counts()
     cycle.reservations.save(complete=cycle.is_complete)
+    cycle.look_again(state.fallbacks.next_step)
     state.computes_reservations_next = cycle.has_searched and cycle.reservations.is_postponed
     return cycle.decisions()

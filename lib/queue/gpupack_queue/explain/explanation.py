@@ -94,6 +94,7 @@ class Explainer:
             cause.text_without_times or cause.text,
             cause.left,
             cause.lacks_only_gpus,
+            models=self._state.fallbacks.permitted(entry.job.id),
         )
         found = remedies.find_remedies(
             self._state, self._session.cluster, entry.job, wait, self._now

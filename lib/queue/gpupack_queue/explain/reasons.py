@@ -14,8 +14,16 @@ from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement.reasons import Refusal
 from gpupack_queue.charge import ANY, ModelKey
 from gpupack_queue.job import Job, JobId, Tenant
+from gpupack_queue.pending.model_fallback import PermittedModels
 from gpupack_queue.quotas.tree import TOP, TreeNode
-from gpupack_queue.start import Never, Start, Unsatisfied, lasting_start_text, start_text
+from gpupack_queue.start import (
+    Never,
+    Start,
+    Unsatisfied,
+    format_time,
+    lasting_start_text,
+    start_text,
+)
 
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
@@ -60,7 +68,8 @@ class Wait:
     `refusal`: why it does not fit. `lacks_only_gpus`: whether it lacks nothing else. `left`: what
     the quota allows its tenant beyond what is used, in milli-GPU of the models that it may use,
     including models that the cluster does not have. `remedies`: what would let it start.
-    `borrowed`: what other tenants could give back, which not every reader may know.
+    `borrowed`: what other tenants could give back, which not every reader may know. `models`: the
+    models that it may use now, if they are in order of preference.
     """
 
     reason: WaitReason
@@ -75,20 +84,38 @@ class Wait:
     lacks_only_gpus: bool = False
     remedies: tuple[str, ...] = ()
     borrowed: tuple[Borrowed, ...] = ()
+    models: PermittedModels | None = None
 
     @property
     def message(self) -> str:
         """Return one sentence that says why the job waits, and when it starts."""
-        return _joined(self.cause, start_text(self.start))
+        models = models_text(self.models, with_time=True)
+        return _joined(self.cause, start_text(self.start), models)
 
     @property
     def message_without_times(self) -> str:
         """Return the message without times."""
-        return _joined(self.cause_without_times, lasting_start_text(self.start))
+        models = models_text(self.models, with_time=False)
+        return _joined(self.cause_without_times, lasting_start_text(self.start), models)
 
 
 def _joined(*parts: str) -> str:
     return "; ".join(filter(None, parts))
+
+
+def models_text(permitted: PermittedModels | None, *, with_time: bool) -> str:
+    """Return which models a job may use; empty: all of them, or it has no order of models."""
+    if permitted is None:
+        return ""
+    parts = []
+    if permitted.following:
+        begins = f"from {format_time(permitted.next_at)}" if with_time else "later"
+        now = " or ".join(permitted.models)
+        parts.append(f"it may use {now} now, and {' or '.join(permitted.following)} {begins}")
+    if 0 < len(permitted.skipped) < len(permitted.models):
+        skipped = " or ".join(permitted.skipped)
+        parts.append(f"it does not wait for {skipped}, on which it can never start")
+    return "; ".join(parts)
 
 
 def gpus_text(milli: float, key: ModelKey = ANY) -> str:

@@ -7,6 +7,7 @@
 
 A planned job holds its places from now on, not only from its start, and no job is preempted.
 Running jobs end at their deadlines, or when similar jobs did; standalone pods have no known end.
+A job with an order of models may start on a later one from the time at which that is permitted.
 The estimate is certain for the first job that lacks only GPUs, if no other job can take what it
 waits for: it has a reservation, or all that it needs is released at one moment. For other jobs it
 is expected: jobs of known duration may be backfilled before them. A job of higher priority, or of a
@@ -14,6 +15,7 @@ tenant with a smaller share, that arrives later goes before it in both cases.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Final
 
@@ -139,9 +141,23 @@ class StartEstimate:
             same += 1
         found = known.planned[:same]
         for job in jobs[same:]:
-            found.append(self._plan(job, found))
+            found.append(self._plan_with_fallback(job, found))
         if same < len(jobs):
             known.planned = found
+        return found
+
+    def _plan_with_fallback(self, job: Job, before: Sequence[PlannedStart]) -> PlannedStart:
+        """Return the earliest plan with the models that the job may use now, or at a later time."""
+        found = self._plan(job, before)
+        for at, gang in self._state.fallbacks.later_gangs(job.id):
+            if found.placements is not None and found.start_at <= at:
+                break
+            other = self._plan(replace(job, gang=gang), before)
+            start_at = max(other.start_at, at)
+            if other.placements is not None and (
+                found.placements is None or start_at < found.start_at
+            ):
+                found = replace(other, job=job, start_at=start_at, is_estimated=True)
         return found
 
     def _plan(self, job: Job, before: Sequence[PlannedStart]) -> PlannedStart:

@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from operator import attrgetter
 
@@ -207,6 +207,15 @@ class PendingJobs:
         if not job_class.entries:
             del self._job_classes[job_class.tenant, job_class.gang]
             job_class.request_class.job_classes -= 1
+
+    def change_gang(self, job: JobId, gang: Gang) -> bool:
+        """Let a pending job request something else; return whether it did not do so already."""
+        entry = self._entries.get(job)
+        if entry is None or entry.job.gang == gang:
+            return False
+        self.remove(job)
+        self.add(replace(entry.job, gang=gang), entry.pending_since)
+        return True
 
     def job_classes(self) -> list[JobClass]:
         """Return the classes, which are not empty, in no particular order."""

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import inf
 
-from gpupack_devices.models import common_model
+from gpupack_devices.models import common_model, may_match
 from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement.cluster import Cluster
-from gpupack_placement.request import Gang
+from gpupack_placement.request import Gang, Request
 from gpupack_queue.charge import Charge, ModelKey, min_charge
 from gpupack_queue.job import Job, Places, Tenant
 from gpupack_queue.planning import Planner
@@ -134,6 +134,8 @@ class QuotaPlanner:
     def _on_one_key(self, cluster: Cluster, job: Job) -> Iterator[tuple[Places, Charge]]:
         quota, request = self._quota, job.gang.request
         keys = quota.keys.allowed(cluster, request)
+        if job.model_fallback_seconds is not None and request.models:
+            keys = tuple(sorted(keys, key=lambda key: self._preference(cluster, request, key)))
         for key in keys if len(keys) > 1 else ():
             models = common_models(request.models, quota.keys.models_of(cluster, key))
             requested = replace(job.gang, request=replace(request, models=models))
@@ -141,10 +143,19 @@ class QuotaPlanner:
             if places is not None:
                 yield places, quota.charge(cluster, places)
 
+    def _preference(self, cluster: Cluster, request: Request, key: ModelKey) -> int:
+        """Return the number of the first requested model that GPUs of the key can match."""
+        models = self._quota.keys.models_of(cluster, key)
+        return next(
+            number
+            for number, requested in enumerate(request.models)
+            if any(may_match(requested, model) for model in models)
+        )
+
 
 def common_models(requested: tuple[str, ...], models: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the models that are both requested and in `models`."""
+    """Return the models that are both requested and in `models`, in the order of the request."""
     if not requested:
         return models
-    found = (common_model(name, model) for model in models for name in requested)
+    found = (common_model(name, model) for name in requested for model in models)
     return tuple(dict.fromkeys(each for each in found if each is not None))

@@ -54,6 +54,8 @@ class StoredReservations:
         changes = self._changes
         if found is None or found.disruptions != self._state.disruptions or changes.has_moves:
             return None
+        if found.job.gang != job.gang:
+            return None
         is_same = found.basis[1:] == self.basis()[1:]
         if found.no_end_helps and not changes.preemptions and is_same:
             return None if self._fits_now(found) else found

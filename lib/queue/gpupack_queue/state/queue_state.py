@@ -8,6 +8,7 @@ from math import inf
 from gpupack_placement.cluster import Cluster
 from gpupack_queue.job import Job, JobId, Places, RunningJob
 from gpupack_queue.pending.elastic_gangs import ElasticGangs
+from gpupack_queue.pending.model_fallback import ModelFallbacks
 from gpupack_queue.pending.never import NeverAnswers
 from gpupack_queue.pending.pending_jobs import Failures, PendingJobs
 from gpupack_queue.quotas.quota_usage import QuotaUsage
@@ -76,6 +77,8 @@ class State:
     """The jobs that can never start on the nodes and within the quotas of now."""
     estimates: EstimateCache = field(default_factory=EstimateCache)
     """The start estimates of the first pending jobs."""
+    fallbacks: ModelFallbacks = field(default_factory=ModelFallbacks)
+    """The pending jobs with an order of models."""
 
     def copy(self) -> "State":
         """Return an independent copy."""
@@ -95,6 +98,7 @@ class State:
             elastic=self.elastic.copy(),
             never=NeverAnswers(),
             estimates=EstimateCache(),
+            fallbacks=self.fallbacks.copy(),
         )
 
     def findings(self) -> "Findings":
@@ -116,6 +120,11 @@ class State:
         is_same = (found.disruptions, found.run_changes) == counts
         if is_same and found.reserved == self.reserved.keys():
             self.backfill_reservations, self.heads = list(found.backfill_reservations), found.heads
+
+    def remove_pending(self, job: JobId) -> None:
+        """Remove a job that was admitted or withdrawn; no effect if it does not wait."""
+        self.pending.remove(job)
+        self.fallbacks.remove(job)
 
     def running_victims(self) -> set[JobId]:
         """Return the running jobs that are to end for another job."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from gpupack_crds import job_times, names
-from gpupack_crds.gpujob import MAX_EXTRA_WORKERS, MAX_WORKERS
+from gpupack_crds.gpujob import MAX_EXTRA_WORKERS, MAX_WORKERS, MIN_FALLBACK_SECONDS
 from gpupack_crds.gpujob_status import ENDED_PHASES
 from gpupack_crds.placement import NodePlacement
 from gpupack_kubeclient import objects
@@ -88,6 +88,7 @@ class PlacedJobSpec(objects.View, frozen=True):
     mig: str | None = None
     resource_name: str = names.GPU
     gpu_models: tuple[str, ...] = ()
+    gpu_model_fallback: dict[str, Any] | None = None
     min_memory: str | None = None
     interconnect: str = "any"
     spread: dict[str, Any] | None = None
@@ -101,6 +102,14 @@ class PlacedJobSpec(objects.View, frozen=True):
         """Return how many workers start together or not at all, for any value in the spec."""
         workers = min(max(self.workers, 1), MAX_WORKERS)
         return workers if self.min_workers is None else min(max(self.min_workers, 1), workers)
+
+    @property
+    def model_fallback_seconds(self) -> float | None:
+        """Return the pending time that permits one more model; None: the models have no order."""
+        seconds = (self.gpu_model_fallback or {}).get("afterSeconds")
+        if not isinstance(seconds, int | float):
+            return None
+        return min(max(float(seconds), MIN_FALLBACK_SECONDS), _LONGEST_SECONDS)
 
     @property
     def extra(self) -> int:

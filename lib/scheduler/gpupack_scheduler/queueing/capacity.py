@@ -31,23 +31,28 @@ class QueueCapacity:
     """The pending requests by namespace."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, Counter[Gang]] = {}
+        self._kinds: dict[str, Counter[tuple[Gang, int]]] = {}
+        """The requests by namespace, each with the number of requests that it may become."""
         self._outside: dict[str, dict[str, None]] = {}
         """Names of refused GPUJobs by namespace, in order."""
 
-    def obstacle(self, namespace: str, gang: Gang) -> str:
-        """Return why another job cannot wait in the queue; empty if it can."""
+    def obstacle(self, namespace: str, gang: Gang, number: int) -> str:
+        """Return why another job cannot wait in the queue; empty if it can.
+
+        `number`: of different requests that the job may make one after the other.
+        """
         kinds = self._kinds.get(namespace, Counter())
         if kinds.total() >= MAX_JOBS:
             return f"{MAX_JOBS} jobs of its namespace wait, and no more stand in the queue"
-        if gang in kinds:
+        if (gang, number) in kinds:
             return ""
-        if len(kinds) >= MAX_KINDS:
+        if number + sum(each for _, each in kinds) > MAX_KINDS:
             return (
                 f"jobs of its namespace that wait ask for {MAX_KINDS} different things, and no "
-                "more stand in the queue: let them ask for the same CPU, memory and nodes"
+                "more stand in the queue: let them ask for the same CPU, memory and nodes, or for "
+                "fewer models in order of preference"
             )
-        if sum(map(values, kinds)) + values(gang) > MAX_VALUES:
+        if sum(values(each) for each, _ in kinds) + values(gang) > MAX_VALUES:
             return (
                 f"jobs of its namespace that wait name more than {MAX_VALUES} labels and "
                 "tolerations, and no more stand in the queue: narrow their nodes down by fewer"
@@ -76,16 +81,16 @@ class QueueCapacity:
         if not outside:
             self._outside.pop(namespace, None)
 
-    def add(self, namespace: str, gang: Gang) -> None:
+    def add(self, namespace: str, gang: Gang, number: int) -> None:
         """Add a pending job."""
-        self._kinds.setdefault(namespace, Counter())[gang] += 1
+        self._kinds.setdefault(namespace, Counter())[gang, number] += 1
 
-    def remove(self, namespace: str, gang: Gang) -> None:
+    def remove(self, namespace: str, gang: Gang, number: int) -> None:
         """Remove a pending job."""
-        kinds = self._kinds[namespace]
-        kinds[gang] -= 1
-        if not kinds[gang]:
-            del kinds[gang]
+        kinds, kind = self._kinds[namespace], (gang, number)
+        kinds[kind] -= 1
+        if not kinds[kind]:
+            del kinds[kind]
         if not kinds:
             del self._kinds[namespace]
 

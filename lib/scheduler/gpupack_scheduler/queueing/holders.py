@@ -109,6 +109,7 @@ def gang_job(
         extra_workers=shown.extra if shown and is_read and found.spread == Spread() else 0,
         held_since=shown.held_since.timestamp() if shown and shown.held_since else None,
         grace_seconds=shown.grace if shown else 0.0,
+        model_fallback_seconds=job.spec.model_fallback_seconds if job and is_read else None,
     )
 
 

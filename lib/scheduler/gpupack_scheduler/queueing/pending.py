@@ -4,6 +4,7 @@
 import dataclasses
 from collections.abc import Iterator
 
+from gpupack_placement import Gang
 from gpupack_queue import JobId
 from gpupack_scheduler.errors import QueueFull
 from gpupack_scheduler.queueing.capacity import QueueCapacity
@@ -96,8 +97,8 @@ class PendingRequests:
             QueueFull: it may not; a refused job is notified when another has left.
         """
         before = self._asks.get(ask.job.id)
-        is_new = before is None or before.ask.gang != ask.gang
-        if is_new and (obstacle := self._capacity.obstacle(ask.namespace, ask.gang)):
+        is_new = before is None or _kind(before.ask) != _kind(ask)
+        if is_new and (obstacle := self._capacity.obstacle(ask.namespace, *_kind(ask))):
             self._capacity.refuse(ask.namespace, ask.key)
             if isinstance(ask, GatedPodRequest):
                 self._outside[ask.ask.uid] = ask.namespace, obstacle
@@ -106,7 +107,7 @@ class PendingRequests:
 
     def obstacle_to(self, ask: QueueRequest) -> str:
         """Return why a job outside could not enter the queue; empty if it could."""
-        return self._capacity.obstacle(ask.namespace, ask.gang)
+        return self._capacity.obstacle(ask.namespace, *_kind(ask))
 
     def obstacle(self, uid: str) -> str:
         """Return why a pod is not in the queue; empty if no reason is known."""
@@ -125,7 +126,7 @@ class PendingRequests:
 
     def add(self, ask: QueueRequest, now: float) -> None:
         """Add a job that was not pending before."""
-        self._capacity.add(ask.namespace, ask.gang)
+        self._capacity.add(ask.namespace, *_kind(ask))
         self._asks[ask.job.id] = PendingEntry(ask, now, now)
         if isinstance(ask, GangRequest):
             self._of_job.setdefault(ask.attempt.job_uid, {})[ask.job.id] = None
@@ -136,7 +137,7 @@ class PendingRequests:
         if waiting is None:
             return None
         ask = waiting.ask
-        self._capacity.remove(ask.namespace, ask.gang)
+        self._capacity.remove(ask.namespace, *_kind(ask))
         if isinstance(ask, GangRequest):
             attempts = self._of_job[ask.attempt.job_uid]
             del attempts[job]
@@ -144,3 +145,9 @@ class PendingRequests:
                 del self._of_job[ask.attempt.job_uid]
         outside = self._capacity.next_outside(ask.namespace)
         return (ask.namespace, outside) if outside else None
+
+
+def _kind(ask: QueueRequest) -> tuple[Gang, int]:
+    """Return the request, and the number of requests that it becomes one after the other."""
+    is_ordered = isinstance(ask, GangRequest) and ask.model_fallback_seconds is not None
+    return ask.gang, max(len(ask.gang.request.models), 1) if is_ordered else 1

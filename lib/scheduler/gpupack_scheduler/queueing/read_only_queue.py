@@ -179,6 +179,7 @@ class ReadOnlyQueue:
             extra=job.spec.extra,
             held_since=held_since.timestamp() if held_since else None,
             grace=job.grace,
+            model_fallback_seconds=job.spec.model_fallback_seconds,
         )
 
 

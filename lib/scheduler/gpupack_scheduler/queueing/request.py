@@ -41,6 +41,8 @@ class GangRequest:
         held_since: time since which it has the GPUs that are reserved for it, seconds since the
             epoch.
         grace: seconds that its workers may take to end.
+        model_fallback_seconds: waiting time that permits one more of its models, which are in order
+            of preference; None: all are permitted at once.
     """
 
     attempt: AttemptKey
@@ -57,6 +59,7 @@ class GangRequest:
     extra: int = 0
     held_since: float | None = None
     grace: float = 0.0
+    model_fallback_seconds: float | None = None
 
     @property
     def namespace(self) -> str:
@@ -85,6 +88,7 @@ class GangRequest:
             extra_workers=self.extra,
             held_since=self.held_since,
             grace_seconds=self.grace,
+            model_fallback_seconds=self.model_fallback_seconds,
         )
 
 

@@ -321,7 +321,8 @@ class RunningHolders:
             if running.job.movable != found.movable:
                 job = dataclasses.replace(running.job, movable=found.movable)
                 if found.movable:
-                    job = dataclasses.replace(job, gang=found.gang)
+                    seconds = found.model_fallback_seconds
+                    job = dataclasses.replace(job, gang=found.gang, model_fallback_seconds=seconds)
                 self._queue.update_running(job, running.placements, self._ledger.cluster, now)
 
     def _start(self, job: Job, held: Held, now: float, *, since: float | None = None) -> None:
