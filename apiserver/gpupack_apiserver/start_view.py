@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a waiting job or pod starts, in the form of answers."""
+"""When a waiting job or pod starts, and on which models, in the form of answers."""
 
 import datetime as dt
 from typing import Final
 
-from gpupack_queue import At, Never, Now, Start, Unknown, WhenReleased, latest_start
-from gpupack_restapi.questions import StartKind, StartView
+from gpupack_queue import (
+    At,
+    Never,
+    Now,
+    PermittedModels,
+    Start,
+    Unknown,
+    WhenReleased,
+    latest_start,
+)
+from gpupack_restapi.questions import ModelsView, StartKind, StartView
 
 _KINDS: Final[dict[type[Start], StartKind]] = {
     Now: "Now",
@@ -27,6 +36,14 @@ def start_view(start: Start) -> StartView:
         preemption_at=_moment(held.preempts_at),
         holders=len(held.holders),
     )
+
+
+def models_view(models: PermittedModels | None) -> ModelsView | None:
+    """Return the permitted models in the form of answers; None: the job has no order."""
+    if models is None:
+        return None
+    following_at = models.next_at if models.following else None
+    return ModelsView(models.models, models.following, _moment(following_at), models.skipped)
 
 
 def _moment(at: float | None) -> dt.datetime | None:

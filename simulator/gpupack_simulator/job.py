@@ -80,16 +80,16 @@ class Job:
     """Pause when it starts again."""
     walltime: float | None = None
     """Limit that its user set; None: no limit."""
+    model_fallback: float | None = None
+    """Time of waiting that permits one more of its models, which are in order of preference; None:
+    all are permitted from the start."""
 
     def __post_init__(self) -> None:
         if not self.id:
             raise InvalidJob("a job needs an id")
         if not (isfinite(self.arrival) and self.arrival >= 0):
             raise InvalidJob(f"job {self.id}: arrival {self.arrival:g} is not 0 or later")
-        if not self.duration > 0:
-            raise InvalidJob(f"job {self.id}: duration {self.duration:g} is not positive")
-        if self.walltime is not None and not self.walltime > 0:
-            raise InvalidJob(f"job {self.id}: walltime {self.walltime:g} is not positive")
+        self._check_times()
         if not 1 <= self.least <= self.workers:
             raise InvalidJob(
                 f"job {self.id}: minWorkers {self.min_workers} is not from 1 to {self.workers}"
@@ -109,6 +109,15 @@ class Job:
         if self.least < self.workers and (self.checkpoint < inf or self.restart):
             raise InvalidJob(f"job {self.id}: of an elastic job checkpoints are not simulated")
         Gang(self.workers, self.request, self.spread)
+
+    def _check_times(self) -> None:
+        for what, time in (
+            ("duration", self.duration),
+            ("walltime", self.walltime),
+            ("model fallback", self.model_fallback),
+        ):
+            if time is not None and not time > 0:
+                raise InvalidJob(f"job {self.id}: {what} {time:g} is not positive")
 
     @property
     def least(self) -> int:

@@ -212,6 +212,30 @@ BAD = [
         {"spec.gpuModels": ["H100", "2x A100-80GB"]},
         "gpuModels has only models, such as A100-80GB",
     ),
+    Bad(
+        "an order of no models",
+        {"spec.gpuModelFallback": {"afterSeconds": 600}},
+        "gpuModelFallback needs 2 to 8 different gpuModels, the preferred one first",
+    ),
+    Bad(
+        "an order in which a model is twice",
+        {"spec.gpuModels": ["H100", "H100"], "spec.gpuModelFallback": {"afterSeconds": 600}},
+        "gpuModelFallback needs 2 to 8 different gpuModels, the preferred one first",
+    ),
+    Bad(
+        "an order of too many models",
+        {
+            "spec.gpuModels": [f"H{number}" for number in range(9)],
+            "spec.gpuModelFallback": {"afterSeconds": 600},
+        },
+        "gpuModelFallback needs 2 to 8 different gpuModels, the preferred one first",
+    ),
+    Bad(
+        "a step of a second",
+        {"spec.gpuModels": ["H100", "A100"], "spec.gpuModelFallback": {"afterSeconds": 1}},
+        "spec.gpuModelFallback.afterSeconds: Invalid value: 1: spec.gpuModelFallback.afterSeconds "
+        "in body should be greater than or equal to 10",
+    ),
     Bad("no GPUs", {"spec.gpus": 0}, "spec.gpus: Invalid value: 0: spec.gpus in body should be "),
     Bad("GPUs in words", {"spec.gpus": "two"}, "spec.gpus: Invalid value: "),
     Bad("half a GPU", {"spec.gpus": 0.5}, "spec.gpus: Invalid value: "),

@@ -630,6 +630,7 @@ export interface components {
             /** @default  */
             readonly node: string;
             readonly holds?: readonly components["schemas"]["HolderView"][];
+            readonly models?: components["schemas"]["ModelsView"] | null;
         };
         /**
          * Format
@@ -766,6 +767,15 @@ export interface components {
             /** @description Maximum GPUs beyond nominal. Default: no limit. */
             readonly borrowingLimit?: number | null;
         };
+        /** ModelsView */
+        readonly ModelsView: {
+            readonly permitted: readonly string[];
+            /** @default [] */
+            readonly following: readonly string[];
+            readonly following_at?: string | null;
+            /** @default [] */
+            readonly skipped: readonly string[];
+        };
         /** Monitoring */
         readonly Monitoring: {
             readonly current: components["schemas"]["Sample"] | null;
@@ -806,6 +816,7 @@ export interface components {
             readonly preempts_hidden: number;
             readonly would_help: readonly string[];
             readonly start?: components["schemas"]["StartView"] | null;
+            readonly models?: components["schemas"]["ModelsView"] | null;
         };
         /** Precision */
         readonly Precision: {

@@ -12,7 +12,7 @@ from gpupack_apiserver.holders import holder_view, pod_holds
 from gpupack_apiserver.routes.jobs import OneName, OneNamespace
 from gpupack_apiserver.routes.others import estimated_wait_seconds, named_and_hidden, would_help
 from gpupack_apiserver.routes.parts import Call, Parts, parts_of
-from gpupack_apiserver.start_view import start_view
+from gpupack_apiserver.start_view import models_view, start_view
 from gpupack_httpserver.user import User
 from gpupack_kubeclient import objects
 from gpupack_queue import JobId, Now
@@ -126,4 +126,5 @@ async def _explain_queued(
         fits_now=found.fits_now,
         would_help=await would_help(parts, user, own, found),
         start=start_view(wait.start if wait else Now()),
+        models=models_view(wait.models if wait else None),
     )

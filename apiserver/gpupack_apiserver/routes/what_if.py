@@ -25,7 +25,7 @@ from gpupack_apiserver.hypothetical_job import (
 from gpupack_apiserver.job_views import held_device
 from gpupack_apiserver.routes.others import estimated_wait_seconds, named_and_hidden, would_help
 from gpupack_apiserver.routes.parts import Call, Parts, authorization_of, parts_of
-from gpupack_apiserver.start_view import start_view
+from gpupack_apiserver.start_view import models_view, start_view
 from gpupack_crds.dry_run import judged
 from gpupack_crds.gpujob import PolicyName
 from gpupack_crds.gpuquota import GpuQuotaSpec
@@ -218,6 +218,7 @@ async def _outcome(parts: Parts, user: User, job_request: GangRequest, found: An
         preempts_hidden=0,
         would_help=tuple(await would_help(parts, user, job_request.namespace, found)),
         start=start_view(wait.start),
+        models=models_view(wait.models),
     )
 
 

@@ -20,6 +20,7 @@ FOLDER: Final = "/workspace"
 MAX_SCRIPT_BYTES: Final = 900 << 10
 """Maximum bytes of all scripts: an object holds 1 MiB, and this one has names, too."""
 
+_MIN_ORDERED_MODELS: Final = 2
 _SUFFIX_LETTERS: Final = string.ascii_lowercase + string.digits
 _SUFFIX_LENGTH: Final = 5
 _SHARE: Final = re.compile(r"(?P<percent>[^,:/]*?)%?[,:/](?P<memory>.*)")
@@ -42,6 +43,8 @@ class JobOptions:
         workers: number of workers that start together.
         pod_per_worker: workers of one node share no pod.
         models: GPU models to choose from.
+        model_fallback_seconds: pending time that permits one more of the models, the first of which
+            is preferred; None: all are permitted from the start.
         min_memory: minimum memory of each GPU, such as 40Gi.
         priority_class: name of a PriorityClass.
         max_restarts: restarts after failures of the job itself.
@@ -61,6 +64,7 @@ class JobOptions:
     workers: int = 1
     pod_per_worker: bool = False
     models: tuple[str, ...] = ()
+    model_fallback_seconds: int | None = None
     min_memory: str = ""
     priority_class: str = ""
     max_restarts: int = 0
@@ -162,6 +166,7 @@ def _share(text: str) -> Json:
 def _rules(wanted: JobOptions) -> Json:
     given: Json = {
         "gpuModels": list(wanted.models),
+        "gpuModelFallback": _fallback(wanted),
         "minMemory": wanted.min_memory,
         "priorityClassName": wanted.priority_class,
         "maxRestarts": wanted.max_restarts,
@@ -171,6 +176,17 @@ def _rules(wanted: JobOptions) -> Json:
     return {name: value for name, value in given.items() if value not in ([], "", None, 0)} | (
         {"ttlSecondsAfterFinished": 0} if wanted.ttl_seconds == 0 else {}
     )
+
+
+def _fallback(wanted: JobOptions) -> Json | None:
+    seconds, models = wanted.model_fallback_seconds, wanted.models
+    if seconds is None:
+        return None
+    if len(models) < _MIN_ORDERED_MODELS or len(set(models)) < len(models):
+        raise UsageInvalid(
+            "--model-fallback needs two or more different --model options, the preferred one first"
+        )
+    return {"afterSeconds": seconds}
 
 
 def _pod(wanted: JobOptions, name: str) -> Json:

@@ -51,6 +51,22 @@ class StartView(msgspec.Struct, frozen=True):
     holders: int = 0
 
 
+class ModelsView(msgspec.Struct, frozen=True):
+    """The GPU models that a job with an order of preference may use.
+
+    Attributes:
+        permitted: models that it may use now, the preferred one first.
+        following: models that it may use in addition from `following_at` on.
+        following_at: time of the next step; null: all models are permitted.
+        skipped: permitted models on which it can never start, so that it does not wait for them.
+    """
+
+    permitted: tuple[str, ...]
+    following: tuple[str, ...] = ()
+    following_at: dt.datetime | None = None
+    skipped: tuple[str, ...] = ()
+
+
 class Explanation(msgspec.Struct, frozen=True):
     """Why a GPUJob or a standalone pod waits.
 
@@ -70,6 +86,7 @@ class Explanation(msgspec.Struct, frozen=True):
         would_help: changes that would let it start; their further effects are not computed.
         node: node of a bound pod; empty: it waits. A GPUJob's own call has its nodes.
         holds: the GPUs that this pod holds, in the form of `GET holders`.
+        models: the models that it may use; null: it has no order of models, or is not in the queue.
     """
 
     phase: str
@@ -85,6 +102,7 @@ class Explanation(msgspec.Struct, frozen=True):
     start: StartView | None = None
     node: str = ""
     holds: list[HolderView] = []
+    models: ModelsView | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -105,6 +123,7 @@ class Outcome(msgspec.Struct, frozen=True):
         preempts: jobs and pods that would be preempted or moved for it and that may be named.
         preempts_hidden: number of others.
         would_help: changes that would let it start; their further effects are not computed.
+        models: the models that it may use at first, where it waits and has an order of models.
     """
 
     outcome: Annotated[str, values("Starts", "Waits", "Never")]
@@ -118,3 +137,4 @@ class Outcome(msgspec.Struct, frozen=True):
     preempts_hidden: int
     would_help: tuple[str, ...]
     start: StartView | None = None
+    models: ModelsView | None = None

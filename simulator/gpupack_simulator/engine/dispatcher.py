@@ -88,6 +88,7 @@ class JobDispatcher:
             extra_workers=job.workers - job.least,
             movable=job.movable,
             grace_seconds=self._grace,
+            model_fallback_seconds=job.model_fallback,
         )
         entry = self._by_id[job.id] = JobState(job, asked, waiting_since=self.now)
         self.entries.append(entry)

@@ -67,6 +67,12 @@ class ShareSpec(Struct, rename="camel", forbid_unknown_fields=True):
     memory: Annotated[float, Meta(ge=0, le=1 << 20)] = 0.0
 
 
+class FallbackSpec(Struct, rename="camel", forbid_unknown_fields=True):
+    """An order of preference among `gpuModels`; `after`: time that permits one more."""
+
+    after: Positive
+
+
 class SpreadSpec(Struct, rename="camel", forbid_unknown_fields=True):
     """The spread of a gang's workers over nodes."""
 
@@ -82,6 +88,7 @@ class JobSpec(Struct, rename="camel", forbid_unknown_fields=True):
     gpus: Gpus | None = None
     share: ShareSpec | None = None
     gpu_models: list[Name] = []
+    gpu_model_fallback: FallbackSpec | None = None
     min_gpu_memory: Annotated[float, Meta(ge=0, le=1 << 20)] = 0.0
     interconnect: Interconnect = Interconnect.ANY
     cpu: Cores = 0.0
@@ -177,6 +184,7 @@ def jobs_of(spec: JobSpec) -> Iterator[Job]:
             reports_checkpoints=spec.reports_checkpoints,
             restart=spec.restart,
             walltime=spec.walltime,
+            model_fallback=spec.gpu_model_fallback.after if spec.gpu_model_fallback else None,
         )
 
 

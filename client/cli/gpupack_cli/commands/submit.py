@@ -34,6 +34,7 @@ NEW_JOB_OPTIONS: Final = frozenset(
         "workers",
         "pod_per_worker",
         "models",
+        "model_fallback_seconds",
         "min_memory",
         "priority_class",
         "max_restarts",
@@ -83,6 +84,13 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--pod-per-worker", is_flag=True, help="Create one pod for each worker instead of shared pods."
 )
 @click.option("--model", "models", multiple=True, help="Accepted GPU model, such as H100.")
+@click.option(
+    "--model-fallback",
+    "model_fallback_seconds",
+    callback=duration_option(min_seconds=10),
+    help="Pending time after which the next --model is accepted, such as 10m (default: all at "
+    "once).",
+)
 @click.option("--min-memory", default="", help="Minimum memory of each GPU, such as 40Gi.")
 @click.option("--priority-class", default="", help="PriorityClass of the job.")
 @click.option(
