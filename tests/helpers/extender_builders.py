@@ -282,6 +282,7 @@ def gpu_node(
     health=None,
     simulated=False,
     of=None,
+    model="NVIDIA H100 80GB HBM3",
 ):
     """`health`: by number, of GPUs that are not healthy. `of`: UID of the Node that owns it.
 
@@ -292,7 +293,7 @@ def gpu_node(
         {
             "uuid": uuid(prefix or name, number),
             "index": number,
-            "model": "NVIDIA H100 80GB HBM3",
+            "model": model,
             "memoryMiB": MEMORY_MIB,
             "health": graded.get(number, "Healthy"),
             "cause": "XID 79" if number in graded else "",

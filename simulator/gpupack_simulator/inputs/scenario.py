@@ -37,6 +37,9 @@ stop for any reason it continues from its last `checkpoint`, or from the start w
 pauses for `restart` first. With `reportsCheckpoints` the queue knows its checkpoints, and counts
 only the work since the last one as lost when it chooses victims.
 
+With `gpuModelFallback: {after: 600}` the `gpuModels` of a job are in order of preference: one more
+is permitted after each such time of waiting.
+
 `maintenance` is that of a GPUNode: `gpus` (left out: all) get no new work from `at` to `until`.
 With `drain: Movable` movable jobs leave them; with `All` the others are stopped as well, at
 `stopAt` or at once. Nodes may come later (`joins`), and leave (`leaves`): jobs that run there then

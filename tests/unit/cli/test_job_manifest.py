@@ -113,6 +113,19 @@ def test_an_invalid_share_is_refused_with_its_wrong_part(text, says):
         spec(share=text)
 
 
+def test_models_become_an_order_with_the_time_for_which_each_is_waited_for():
+    found = spec(models=("H100", "A100"), model_fallback_seconds=600)
+    assert found["gpuModels"] == ["H100", "A100"]
+    assert found["gpuModelFallback"] == {"afterSeconds": 600}
+    assert "gpuModelFallback" not in spec(models=("H100", "A100"))
+
+
+@pytest.mark.parametrize("models", [(), ("H100",), ("H100", "H100")])
+def test_an_order_needs_several_models(models):
+    with pytest.raises(UsageInvalid, match="two or more different --model options"):
+        spec(models=models, model_fallback_seconds=600)
+
+
 def test_a_repeated_variable_is_refused():
     with pytest.raises(UsageInvalid, match="--env gives A twice"):
         spec(variables=("A=1", "B=2", "A=3"))

@@ -33,6 +33,18 @@ def test_jobs_that_ask_for_the_same_are_one_kind(full, monkeypatch):
     assert full.asks("third", gpus=3, namespace="elsewhere").reason == "TooFewFreeGpus"
 
 
+def test_an_order_of_models_counts_as_many_requests_as_it_has_models(full, monkeypatch):
+    monkeypatch.setattr(capacity, "MAX_KINDS", 4)
+    ordered = {"gpuModels": ["H100", "A100", "L4"], "gpuModelFallback": {"afterSeconds": 10}}
+    for number in range(3):
+        assert full.asks(f"ordered-{number}", **ordered).reason == "TooFewFreeGpus"
+    assert full.asks("one", gpus=2).reason == "TooFewFreeGpus"
+    assert full.asks("second", gpus=3).reason == "QueueFull"
+    assert full.asks("more", gpus=2, **ordered).reason == "QueueFull"
+    full.admissions.withdraw_all()
+    assert full.admissions._waiting._capacity._kinds == {}
+
+
 def test_a_job_that_the_full_queue_refused_is_notified_when_the_queue_has_space(full, monkeypatch):
     monkeypatch.setattr(capacity, "MAX_KINDS", 1)
     full.asks("first")
