@@ -4,7 +4,7 @@
 import pytest
 from simulator_builders import run, starts
 
-from gpupack_simulator import DISCIPLINES, InvalidInput
+from gpupack_simulator import InvalidInput
 from gpupack_simulator.inputs.scenario import read_scenario
 
 SCENARIO = """\
@@ -26,7 +26,7 @@ def scenario(tmp_path, *jobs):
 
 def starts_of(tmp_path, *jobs, discipline="backfill"):
     found = scenario(tmp_path, *jobs)
-    return starts(run(found.nodes, found.jobs, discipline=DISCIPLINES[discipline]))
+    return starts(run(found.nodes, found.jobs, discipline=discipline))
 
 
 @pytest.mark.parametrize("discipline", ["fifo", "backfill", "priority", "fair-share"])
