@@ -41,8 +41,8 @@ def test_an_order_of_models_counts_as_many_requests_as_it_has_models(full, monke
     assert full.asks("one", gpus=2).reason == "TooFewFreeGpus"
     assert full.asks("second", gpus=3).reason == "QueueFull"
     assert full.asks("more", gpus=2, **ordered).reason == "QueueFull"
-    full.admissions.withdraw_all()
-    assert full.admissions._waiting._capacity._kinds == {}
+    full.owner.observed.withdraw_all()
+    assert full.owner.observed.waiting._capacity._kinds == {}
 
 
 def test_a_job_that_the_full_queue_refused_is_notified_when_the_queue_has_space(full, monkeypatch):

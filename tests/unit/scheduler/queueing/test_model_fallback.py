@@ -31,7 +31,7 @@ def test_the_plan_comes_when_the_job_has_waited_for_its_first_model(world):
     assert "it may use H100 now, and A100 from 1970-01-01T00:26:40Z" in answer.message
     assert "A100 later" in answer.lasting
     assert not answer.never
-    assert world.admissions.look_at <= 1600
+    assert world.owner.look_at <= 1600
     world.now = 1599.0
     assert isinstance(world.asks("train", since=1000, **ORDER), PlanRefusal)
     world.now = 1600.0
@@ -69,7 +69,7 @@ def test_a_running_job_moves_only_to_models_that_it_uses(world):
         pod("train-w", on="hop", devices=whole("hop", 0), worker=("train", 1, 0))
     )
     world.decide()
-    running = world.admissions.queue.state.running.get("uid-train/1")
+    running = world.owner.queue.state.running.get("uid-train/1")
     assert running.job.gang.request.models == ("H100",)
     entry = {"reason": "fan", "drain": "Movable"}
     world.ledger.gpus.upsert(gpu_node("hop", gpus=2, maintenance=[entry]))
@@ -90,7 +90,7 @@ def test_a_job_that_becomes_movable_keeps_its_order(world):
     world.decide()
     world.ledger.jobs.upsert(shown(movable=True))
     world.decide()
-    running = world.admissions.queue.state.running.get("uid-train/1")
+    running = world.owner.queue.state.running.get("uid-train/1")
     assert running.job.movable
     assert running.job.gang.request.models == ("H100",)
 
