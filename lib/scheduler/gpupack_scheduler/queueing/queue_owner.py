@@ -28,6 +28,7 @@ from gpupack_scheduler.queueing.idling import IdlePod, IdlePodActions
 from gpupack_scheduler.queueing.notices import Notice, Notifiers, OpenGate
 from gpupack_scheduler.queueing.observed_queue import ObservedQueue, Places
 from gpupack_scheduler.queueing.request import GangRequest, job_id, pod_id, waiting_pod
+from gpupack_scheduler.queueing.run_limits import RunLimitActions
 from gpupack_scheduler.queueing.turns import Orders
 from gpupack_scheduler.requests.pod_request import PodRequest
 
@@ -63,6 +64,7 @@ class QueueOwner:
         self._admissions = Admissions(observed)
         self._idling = IdlePodActions(self._ledger, observed.quotas)
         self._failing = FailedNodeActions(self._ledger, observed.quotas)
+        self._run_limits = RunLimitActions(self._ledger, observed.quotas)
         self._looked_at = -inf
         """Time at which jobs beyond the pods that may be admitted were last considered."""
         self._goes_on = False
@@ -179,7 +181,7 @@ class QueueOwner:
                 return held
             if self._goes_on:
                 raise NotReady("others are let in first")
-        visitor = waiting_pod(pod)
+        visitor = waiting_pod(pod, self.observed.quotas.run_limit(pod.namespace))
 
         def plan(cluster: Cluster, job: Job) -> Places | None:
             """Place the pod among `nodes`; pending jobs are planned on all nodes."""
@@ -206,7 +208,7 @@ class QueueOwner:
         """Return the pods that must end now.
 
         They end for preemptors, for maintenance, because their node cannot take them, because they
-        use no GPU, or because one of their GPUs failed.
+        use no GPU, because one of their GPUs failed, or because they have run for too long.
         """
         return (
             *self.observed.operations.victims.evictions(),
@@ -214,6 +216,7 @@ class QueueOwner:
             *self.observed.admitted_pods.displaced(),
             *self._idling.evictions(self.queue, self.now()),
             *self._failing.evictions(self.queue),
+            *self._run_limits.evictions(self.queue, self.now()),
         )
 
     def stranded_pods(self) -> list[Note]:

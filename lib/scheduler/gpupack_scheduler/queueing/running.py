@@ -13,10 +13,11 @@ as a pod of its namespace, whatever attempt of whatever job it names.
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from gpupack_crds.gpujob import MAX_WORKERS
+from gpupack_crds.gpujob_status import RunLimit
 from gpupack_placement import NodeName
 from gpupack_queue import Job, JobId, Queue, RunningJob, extra_worker
 from gpupack_scheduler.ledger.changes import Changes
@@ -28,7 +29,7 @@ from gpupack_scheduler.ledger.workers import AttemptKey, WorkerKey
 from gpupack_scheduler.queueing import holders
 from gpupack_scheduler.queueing.learned import LearnedDurations
 from gpupack_scheduler.queueing.membership import Held, divide, parts
-from gpupack_scheduler.queueing.request import job_id, lingering_id, pod_id
+from gpupack_scheduler.queueing.request import job_id, limited, lingering_id, pod_id
 
 SAME_DEADLINE_SECONDS: Final = 5.0
 
@@ -44,10 +45,15 @@ class RunningHolders:
         *,
         evicts: bool,
         observed: Collection[str],
+        limit_of: Callable[[str], RunLimit | None] = lambda _: None,
     ) -> None:
-        """Follow the claims; `evicts`: standalone pods can be preempted; `observed`: resources."""
+        """Follow the claims.
+
+        `evicts`: standalone pods can be preempted; `observed`: resources; `limit_of`: returns the
+        maximum run time of a namespace's pods.
+        """
         self._ledger, self._queue, self._learned = ledger, queue, learned
-        self._evicts, self._observed = evicts, observed
+        self._evicts, self._observed, self._limit_of = evicts, observed, limit_of
         self._held: dict[JobId, Held] = {}
         self._attempts: dict[JobId, AttemptKey] = {}
         self._least: dict[JobId, int] = {}
@@ -248,6 +254,7 @@ class RunningHolders:
         if isinstance(pod, PodClaim):
             self._see_checkpoint(job, pod.checkpointed, now)
             self._see_pod_deadline(job, pod, now)
+            self._see_run_limit(job, pod, now)
 
     def _see_nodes(self, nodes: Collection[NodeName], now: float) -> None:
         """Update jobs with device tokens on these nodes, whose GPUs are assumed again."""
@@ -300,6 +307,19 @@ class RunningHolders:
         if running is None or pod.begun is None or pod.duration is None or pod.duration == math.inf:
             return
         self._see_deadline(running, pod.begun + pod.duration, now)
+
+    def see_run_limits(self, now: float) -> None:
+        """Use the present maximum run times for all standalone pods."""
+        for claim in self._ledger.claims.pods.values():
+            self._see_run_limit(pod_id(claim.uid), claim, now)
+
+    def _see_run_limit(self, job: JobId, pod: PodClaim, now: float) -> None:
+        running = self._queue.state.running.get(job)
+        if running is None:
+            return
+        found = limited(running.job, self._limit_of(pod.namespace))
+        if found != running.job:
+            self._queue.update_running(found, running.placements, self._ledger.cluster, now)
 
     def _see_deadline(self, running: RunningJob, until: float, now: float) -> None:
         """Record when a running job ends at the latest, if it changed; infinity: no deadline."""
