@@ -268,3 +268,9 @@ COPY .dev/bin/kube /usr/local/bin/kube-scheduler
 ENV PATH=/usr/local/bin
 USER 65532:65532
 ENTRYPOINT ["kube-scheduler"]
+
+
+# Controllers of other projects, for tests of the gangs that they create.
+FROM scratch AS controllers
+COPY .dev/bin/controller-* /
+USER 65532:65532

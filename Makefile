@@ -244,6 +244,16 @@ test-edges: ## Test the hard edges: partitions, full disks, lost replies
 	@$(MAKE) cluster-up
 	@STEP_SHOW=1 $(STEP) test-edges $(PYTEST_CLUSTER) --timeout 600 tests/e2e/edges
 
+# Compiling them from source takes about half an hour of processor time, once.
+ECOSYSTEM ?= jobset lws trainer kuberay kueue
+.PHONY: ecosystem
+ecosystem: ## Install controllers that create gangs on the cluster; ECOSYSTEM="jobset lws trainer kuberay kueue"
+	@$(MAKE) cluster-up
+	@STEP_SECONDS=1200 $(STEP) controllers $(GO_BUILD) $(ECOSYSTEM:%=controller-%)
+	@$(STEP) controllers-image $(IMAGES) build --engine $(ENGINE) controllers
+	@$(STEP) load-controllers .ci/load-images controllers
+	@$(STEP) install-controllers $(SUDO) $(PY) -m gpupack_devcluster controllers install $(ECOSYSTEM)
+
 .PHONY: test-workloads
 test-workloads: ## Run every workload's example on the cluster, small, and the tests in the image
 	@$(MAKE) cluster-up

@@ -28,6 +28,9 @@ from gpupack_devcluster.errors import BuildFailed, DevclusterError, ToolMissing,
 from gpupack_devcluster.timing import logger, phase
 
 MODULE = Path(__file__).resolve().parent.parent / "go"
+CONTROLLERS = MODULE.parent / "controllers"
+"""A module for each controller of another project: each needs its own versions of Kubernetes'
+libraries."""
 LAUNCHER = MODULE.parents[2] / "agent/launcher"
 
 
@@ -89,11 +92,23 @@ class Target:
     """A folder with further Go files that the target is built from."""
     stages: tuple[str, ...] = field(default=(), repr=False)
     """Files of kwok's module that define the behaviour of simulated nodes and pods."""
+    module: Path = field(default=MODULE, repr=False)
+    """Folder of the Go module that the packages belong to."""
+    binary: str = field(default="", repr=False)
+    """Name of the only binary; empty: binaries are named by their packages."""
 
     @property
     def binaries(self) -> tuple[str, ...]:
         """Names of the binaries."""
+        if self.binary:
+            return (self.binary,)
         return tuple(package.rpartition("/")[2] for package in self.packages)
+
+
+def controller(name: str, package: str) -> Target:
+    """Return the target of a controller, which has a module of its own."""
+    binary = f"controller-{name}"
+    return Target(binary, packages=(package,), module=CONTROLLERS / name, binary=binary)
 
 
 TARGETS = {
@@ -113,16 +128,21 @@ TARGETS = {
         Target("ctr", packages=("github.com/containerd/containerd/v2/cmd/ctr",)),
         Target("kwok", packages=("sigs.k8s.io/kwok/cmd/kwok",), stages=KWOK_STAGES),
         Target("kubeconform", packages=("github.com/yannh/kubeconform/cmd/kubeconform",)),
+        controller("jobset", "sigs.k8s.io/jobset"),
+        controller("kueue", "sigs.k8s.io/kueue/cmd/kueue"),
+        controller("kuberay", "github.com/ray-project/kuberay/ray-operator"),
+        controller("lws", "sigs.k8s.io/lws/cmd"),
+        controller("trainer", "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"),
     )
 }
 
 
 def build(folder: Path, names: Sequence[str] = ()) -> None:
-    """Build these targets, or all, where they are out of date."""
+    """Build these targets, or all but the controllers, where they are out of date."""
     for name in names:
         if name not in TARGETS:
             raise UnknownName(f"no target {name!r}: {', '.join(TARGETS)}")
-    targets = [TARGETS[name] for name in names or TARGETS]
+    targets = [TARGETS[name] for name in names or TARGETS if names or not TARGETS[name].binary]
     stale = [target for target in targets if not is_built(target, folder)]
     for target in targets:
         if target not in stale:
@@ -142,8 +162,12 @@ def build_targets(targets: Sequence[Target], folder: Path) -> None:
     """Compile targets, and write their stamps when all binaries, links and stages exist."""
     folder.mkdir(parents=True, exist_ok=True)
     with phase(f"{', '.join(target.name for target in targets)} built"):
-        compile_packages([each for target in targets for each in target.packages], folder)
+        shared = [target for target in targets if not target.binary]
+        if shared:
+            compile_packages([each for target in shared for each in target.packages], folder)
         for target in targets:
+            if target.binary:
+                compile_packages(target.packages, folder, target.module, target.binary)
             for link in target.links:
                 make_link(folder / link, target.binaries[0])
             if target.stages:
@@ -154,7 +178,8 @@ def build_targets(targets: Sequence[Target], folder: Path) -> None:
 def hash_inputs(target: Target) -> str:
     """Return the hash of all inputs of a target."""
     digest = hashlib.sha256("".join((repr(target), *target.stages, *flags())).encode())
-    sources = [MODULE / "go.mod", MODULE / "go.sum", *sorted(MODULE.rglob("*.go"))]
+    module = target.module
+    sources = [module / "go.mod", module / "go.sum", *sorted(module.rglob("*.go"))]
     if target.sources:
         sources += sorted(target.sources.glob("*.go"))
     for source in sources:
@@ -162,16 +187,21 @@ def hash_inputs(target: Target) -> str:
     return digest.hexdigest()
 
 
-def compile_packages(packages: Sequence[str], folder: Path) -> None:
-    """Run the Go compiler; binaries appear only when all are complete."""
+def compile_packages(
+    packages: Sequence[str], folder: Path, module: Path = MODULE, binary: str = ""
+) -> None:
+    """Run the Go compiler; binaries appear only when all are complete.
+
+    `binary`: the name of the only binary; empty: binaries are named by their packages.
+    """
     fresh = folder / ".new"
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    command = ["go", "build", "-v", *flags(), "-o", f"{fresh}/", *packages]
+    command = ["go", "build", "-v", *flags(), "-o", f"{fresh}/{binary}", *packages]
     try:
         process = subprocess.Popen(
             command,
-            cwd=MODULE,
+            cwd=module,
             env=go_environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -183,8 +213,8 @@ def compile_packages(packages: Sequence[str], folder: Path) -> None:
         said = "".join(with_progress(process.stdout or ()))
     if process.returncode != 0:
         raise BuildFailed(f"{' '.join(command)} failed:\n{said[-2000:]}")
-    for binary in fresh.iterdir():
-        binary.replace(folder / binary.name)
+    for made in fresh.iterdir():
+        made.replace(folder / made.name)
     fresh.rmdir()
 
 

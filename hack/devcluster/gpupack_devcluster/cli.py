@@ -11,10 +11,12 @@ from pathlib import Path
 import click
 
 from gpupack_devcluster import build as builder
+from gpupack_devcluster import controllers as others
 from gpupack_devcluster.cluster import Cluster
 from gpupack_devcluster.driver import ClusterDriver
 from gpupack_devcluster.errors import DevclusterError
 from gpupack_devcluster.kind import KindCluster
+from gpupack_devcluster.kubectl import Kubectl
 from gpupack_devcluster.settings import ClusterSettings, Paths
 
 
@@ -172,3 +174,37 @@ def execute(session: Session, node: str, command: tuple[str, ...]) -> None:
     words = [*session.cluster.entry(node), *command]
     os.environ["PATH"] = f"{session.settings.paths.bin}:{os.environ['PATH']}"
     os.execvp(words[0], words)  # noqa: S606 - the command takes over the terminal
+
+
+names_of_controllers = click.argument(
+    "names",
+    nargs=-1,
+    required=True,
+    metavar="CONTROLLER...",
+    type=click.Choice([*others.CONTROLLERS]),
+)
+
+
+@main.group()
+def controllers() -> None:
+    """Install controllers of other projects: JobSet, Kueue, KubeRay, LeaderWorkerSet, Trainer."""
+
+
+@controllers.command()
+@names_of_controllers
+@pass_session
+def install(session: Session, names: tuple[str, ...]) -> None:
+    """Install controllers and those that they need; their image must be loaded."""
+    others.install(names, session.settings.paths, _kubectl(session))
+
+
+@controllers.command()
+@names_of_controllers
+@pass_session
+def remove(session: Session, names: tuple[str, ...]) -> None:
+    """Delete controllers, their definitions and their objects."""
+    others.remove(names, session.settings.paths, _kubectl(session))
+
+
+def _kubectl(session: Session) -> Kubectl:
+    return Kubectl(session.settings.paths.bin / "kubectl", session.cluster.kubeconfig)

@@ -48,6 +48,7 @@ IMAGES = (
     Image("workloads-test", "docker.io/gpupack/workloads-test:dev", large=True),
     Image("tensorflow", "docker.io/gpupack/tensorflow:dev", large=True),
     Image("tensorflow-test", "docker.io/gpupack/tensorflow-test:dev", large=True),
+    Image("controllers", "docker.io/gpupack/controllers:dev", on_request=True),
     Image("pause", "localhost/gpupack/pause:dev"),
     Image("kube-scheduler", "registry.k8s.io/kube-scheduler:v1.36.3"),
 )
