@@ -4,6 +4,7 @@
     CliError                     1
     ├── JobFailed                the exit code of the job
     ├── ChecksFailed             1: doctor found something broken
+    ├── ConversionIncomplete     1: convert dropped something that matters
     ├── UsageInvalid             2: options that exclude each other, as for click's own errors
     ├── InputInvalid            65: a file or an object that cannot be used
     ├── ObjectNotFound          66: no such job, node or GPU
@@ -68,6 +69,10 @@ class JobFailed(CliError):
 
 class ChecksFailed(CliError):
     """A part of the installation is broken."""
+
+
+class ConversionIncomplete(CliError):
+    """A part of the input has no equivalent; the rest was converted."""
 
 
 class UsageInvalid(CliError):

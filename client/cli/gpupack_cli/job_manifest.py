@@ -106,7 +106,11 @@ def as_yaml(documents: list[Json]) -> str:
     import yaml  # noqa: PLC0415 - only a dry run writes YAML
 
     class Dumper(yaml.SafeDumper):
-        """A dumper that writes texts of several lines as blocks."""
+        """A dumper that writes texts of several lines as blocks, and no aliases."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            del data
+            return True
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
         style = "|" if "\n" in value else None

@@ -24,6 +24,7 @@ NAME: Final = "gpupack"
 
 COMMANDS: Final = {
     "completion": "Print the completion script of a shell.",
+    "convert": "Convert manifests of other schedulers into GPUJobs.",
     "cost": "List GPU-hours, energy and costs.",
     "doctor": "Check the installation, and list what to fix.",
     "drain": "Cordon a node's GPUs, stop their jobs, and wait until all are free.",

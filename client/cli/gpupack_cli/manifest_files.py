@@ -20,7 +20,7 @@ def objects_of_kind(path: Path, kind: str) -> list[dict[str, Any]]:
         InputInvalid: it cannot be read, or is not a manifest.
     """
     found = []
-    for document in _documents(path):
+    for document in documents(read_bytes(path), path):
         if document is None:
             continue
         if not isinstance(document, dict):
@@ -46,14 +46,29 @@ def _is(item: object, kind: str) -> bool:
     )
 
 
-def _documents(path: Path) -> list[Any]:
+def read_bytes(path: Path) -> bytes:
+    """Read a file; `-` is stdin.
+
+    Raises:
+        InputInvalid: it cannot be read, or is too large.
+    """
     try:
         with click.open_file(str(path), "rb") as file:
-            text = file.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES:
-            raise InputInvalid(f"{path} is larger than {MAX_BYTES >> 20} MiB, the maximum")
-        return list(yaml.safe_load_all(text))
+            content: bytes = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise InputInvalid(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > MAX_BYTES:
+        raise InputInvalid(f"{path} is larger than {MAX_BYTES >> 20} MiB, the maximum")
+    return content
+
+
+def documents(content: bytes, path: Path) -> list[Any]:
+    """Parse the YAML documents of a file.
+
+    Raises:
+        InputInvalid: it is not YAML.
+    """
+    try:
+        return list(yaml.safe_load_all(content))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputInvalid(f"{path} is not YAML: {' '.join(str(error).split())}") from error
