@@ -95,6 +95,12 @@ def convert(json: Json, settings: Settings, report: Report) -> list[Json]:
             report.dropped(
                 f"spec.{name}", value, "a worker that fails ends the attempt of all workers"
             )
+    if completions > 1:
+        report.note(
+            "spec.parallelism",
+            completions,
+            "a gang: all workers start together, and one that fails restarts all",
+        )
     if spec.managed_by:
         report.note("spec.managedBy", spec.managed_by, "gpupack manages GPUJobs")
     limit = DEFAULT_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit

@@ -26,6 +26,7 @@ QUEUES: Final = (
 )
 DROPPED: Final = {
     "kueue.x-k8s.io/priority-class": CLASS,
+    "kueue.x-k8s.io/max-exec-time-seconds": "set spec.activeDeadlineSeconds",
     "priorityClassName": CLASS,
     "kueue.x-k8s.io/podset-required-topology": TOPOLOGY,
     "kueue.x-k8s.io/podset-preferred-topology": TOPOLOGY,

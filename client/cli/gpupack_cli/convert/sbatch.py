@@ -52,7 +52,7 @@ def convert(script: Script, settings: Settings, report: Report) -> list[Json]:
     if indices:
         known |= {"SLURM_ARRAY_TASK_ID": "$ARRAY_INDEX"}
         known |= {"SLURM_ARRAY_TASK_COUNT": str(len(indices))}
-    sizes = {"ntasks": found.workers, "nodes": found.max_nodes or 1}
+    sizes: dict[str, int | None] = {"ntasks": found.workers, "nodes": found.max_nodes or 1}
     sizes["ntasks-per-node"] = found.workers // (found.max_nodes or found.workers)
     run = program(script.text, known, sizes, report)
     image = _image(settings.image or options.get("container-image", "") or run.image)

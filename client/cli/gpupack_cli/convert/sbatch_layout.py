@@ -151,7 +151,9 @@ def _gres(options: dict[str, str], report: Report) -> _Gpus | None:
     for each in filter(None, options.get("gres", "").split(",")):
         name, _, rest = each.removeprefix("gres/").partition(":")
         if name != "gpu":
-            report.dropped("--gres", each, "request the resource in the container's resources")
+            is_part = name in {"mps", "shard"}
+            advice = "write spec.share" if is_part else "request it in the container's resources"
+            report.dropped("--gres", each, advice)
             continue
         if found is not None:
             report.dropped("--gres", each, "all workers have GPUs of the first type")

@@ -9,7 +9,13 @@ from gpupack_cli.convert import queue_labels
 from gpupack_cli.convert.pod import PodTemplate
 from gpupack_cli.convert.report import NotConverted, Report
 from gpupack_cli.convert.settings import Settings
-from gpupack_cli.convert.worker import HAMI_MODELS, find_request, read_pod, without_gpus
+from gpupack_cli.convert.worker import (
+    HAMI_MODELS,
+    find_request,
+    read_pod,
+    without_gpus,
+    without_nvidia_runtime,
+)
 from gpupack_crds import names
 from gpupack_kubeclient.objects import Json
 
@@ -38,6 +44,7 @@ def rewritten(json: Json, place: tuple[str, ...], settings: Settings, report: Re
     pod = read_pod(template, path=path)
     number, request = find_request(pod, template, settings, report, path=path)
     spec = without_gpus(template.spec, report, path=f"{path}.spec")
+    spec = without_nvidia_runtime(spec, request, report, path=f"{path}.spec")
     containers = list(spec["containers"])
     resources = containers[number].get("resources", {})
     limits = resources.get("limits", {}) | request.limits()

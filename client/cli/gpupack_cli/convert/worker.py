@@ -25,6 +25,8 @@ HAMI_MODELS: Final = "nvidia.com/use-gputype"
 PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
 """Label of NVIDIA's GPU feature discovery."""
 
+NVIDIA_RUNTIME: Final = "nvidia"
+
 MAX_GRACE_SECONDS: Final = 3600
 
 DEVICE_VARIABLES: Final = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
@@ -111,6 +113,7 @@ def worker_template(
             f"{path}.spec.terminationGracePeriodSeconds", grace, f"{MAX_GRACE_SECONDS} is the limit"
         )
         spec = spec | {"terminationGracePeriodSeconds": MAX_GRACE_SECONDS}
+    spec = without_nvidia_runtime(spec, request, report, path=f"{path}.spec")
     left_out = {*FORBIDDEN, *REPLACED, "priorityClassName", "activeDeadlineSeconds"}
     spec = {name: value for name, value in spec.items() if name not in left_out}
     if pod.service_account_name and pod.automount_service_account_token is None:
@@ -192,6 +195,15 @@ def without_gpus(spec: Json, report: Report, *, path: str) -> Json:
                 for number, each in enumerate(spec[kind])
             ]
     return changed
+
+
+def without_nvidia_runtime(spec: Json, request: GpuRequest, report: Report, *, path: str) -> Json:
+    """Return a pod without NVIDIA's runtime class, which gpupack refuses where it gives GPUs."""
+    name = spec.get("runtimeClassName")
+    if name != NVIDIA_RUNTIME or request.resource:
+        return spec
+    report.note(f"{path}.runtimeClassName", name, "containers get their GPUs from gpupack's agent")
+    return {key: value for key, value in spec.items() if key != "runtimeClassName"}
 
 
 def _plain_container(container: Json, report: Report, *, path: str, kind: str) -> Json:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from pathlib import Path
 
-import jsonschema_rs
 import msgspec
 import pytest
-import yaml
+from crd_schemas import violations
 
 from gpupack_cli.convert.kinds import convert
 from gpupack_cli.convert.settings import Settings
@@ -15,32 +14,6 @@ ROOT = Path(__file__).parents[4]
 INPUTS = ROOT / "examples" / "migrate"
 
 
-def _schema():
-    """The schema of the generated CRD, which refuses unknown fields as the API server does."""
-    crd = yaml.safe_load((ROOT / "crds" / "gpujobs.yaml").read_text())
-    (version,) = (each for each in crd["spec"]["versions"] if each["storage"])
-    return _closed(version["schema"]["openAPIV3Schema"]["properties"]["spec"])
-
-
-def _closed(schema):
-    if isinstance(schema, list):
-        return [_closed(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    closed = {key: _closed(value) for key, value in schema.items()}
-    is_open = schema.get("x-kubernetes-preserve-unknown-fields")
-    if (
-        isinstance(schema.get("properties"), dict)
-        and schema.get("type") == "object"
-        and not is_open
-    ):
-        closed["additionalProperties"] = False
-    return closed
-
-
-VALIDATOR = jsonschema_rs.validator_for(_schema())
-
-
 class Conversion:
     """Results by source, checked against the CRD."""
 
@@ -49,7 +22,7 @@ class Conversion:
         self.objects = [each for result in results for each in result.objects]
         for each in self.objects:
             if each["kind"] == "GPUJob":
-                assert [str(error) for error in VALIDATOR.iter_errors(each["spec"])] == []
+                assert violations(each) == []
                 msgspec.convert(each["spec"], GpuJobSpec)
 
     @property

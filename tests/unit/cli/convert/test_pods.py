@@ -127,3 +127,10 @@ def test_a_name_that_a_gpujob_cannot_have_is_changed_and_noted(converted, pod):
     assert len(name) <= 52
     assert "metadata.name" in found.notes
     assert converted(pod(ONE, name=f"{long}c")).job["metadata"]["name"] != name
+
+
+def test_nvidias_runtime_class_is_removed_where_gpupack_gives_the_gpus(converted, pod):
+    made = pod(ONE, runtimeClassName="nvidia")
+    assert "runtimeClassName" not in converted(made).spec["template"]["spec"]
+    kept = converted(made, keep_resource=True).spec["template"]["spec"]
+    assert kept["runtimeClassName"] == "nvidia"
