@@ -37,6 +37,9 @@ UNKNOWN_PERCENT: Final = 10
 HAMi's deviceSplitCount has the same default.
 """
 
+MAX_MODEL: Final = 64
+"""Maximum characters of a model."""
+
 WHOLE: Final = 100
 """Percent of a whole GPU."""
 
@@ -227,6 +230,10 @@ def _parts(
         return GpuRequest(gpus=count)
     where = f"{path}.{words.memory if memory else words.memory_percent}"
     value = memory or memory_percent
+    if settings.keep_resource:
+        report.note(
+            where, value, "a share is part of a GPU that gpupack assigns, not of the plugin"
+        )
     needed = memory or _memory_of(memory_percent, settings)
     limited = bool(percent)
     if not percent:
@@ -295,4 +302,5 @@ def _number(amount: Quantity, path: str) -> int:
 
 def is_model(text: str) -> bool:
     """Tell whether gpuModels accepts a text."""
-    return bool(text) and len(text) <= 64 and not re.search(r"[:=]|^ *[0-9]+ *[xX*]", text)  # noqa: PLR2004 - of the CRD
+    is_other = re.search(r"[:=]|^ *[0-9]+ *[xX*]|[.][a-z]+/", text) is not None
+    return 0 < len(text) <= MAX_MODEL and not is_other

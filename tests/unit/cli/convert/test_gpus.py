@@ -41,6 +41,13 @@ def test_the_resource_of_the_present_plugin_can_be_kept(converted, pod):
     assert sizes(spec) == {"gpus": 2, "resourceName": "nvidia.com/gpu"}
 
 
+def test_a_share_is_always_of_gpupacks_own_gpus(converted, pod):
+    limits = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000, "nvidia.com/gpucores": 30}
+    found = converted(pod(limits), keep_resource=True)
+    assert sizes(found.spec).keys() == {"share"}
+    assert found.notes == ["spec.containers[0].resources.nvidia.com/gpumem"]
+
+
 def test_memory_without_compute_is_a_cooperative_share_and_says_so(converted, pod):
     found = converted(pod({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 8192}))
     assert sizes(found.spec) == {"share": {"percent": 10, "memory": "8192Mi"}}
