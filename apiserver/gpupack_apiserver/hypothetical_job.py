@@ -19,7 +19,7 @@ from gpupack_kubeclient.errors import KubeError
 from gpupack_kubeclient.objects import Json
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.ledger.workers import AttemptKey
-from gpupack_scheduler.queueing.request import GangRequest
+from gpupack_scheduler.queueing.pending.request import GangRequest
 from gpupack_scheduler.requests import gang_request
 from gpupack_scheduler.requests.gang_request import WorkerPod
 from gpupack_scheduler.requests.node_rules import MAX_BYTES

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from gpupack_apiserver.errors import invalid_cursor
 from gpupack_restapi.jobs import QueueRow
-from gpupack_scheduler.queueing.request import POD_NAME
+from gpupack_scheduler.queueing.pending.request import POD_NAME
 
 NEVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
 

@@ -13,7 +13,7 @@ from gpupack_kubeclient import objects
 from gpupack_placement import Request
 from gpupack_queue import JobId
 from gpupack_restapi.jobs import QueueRow
-from gpupack_scheduler.queueing.request import job_id, pod_id
+from gpupack_scheduler.queueing.pending.request import job_id, pod_id
 
 
 def waiting_jobs(

@@ -21,7 +21,7 @@ from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS
 from gpupack_scheduler.policies import Policies
 from gpupack_scheduler.published_forecast import PublishedForecast
-from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 from gpupack_scheduler.queueing.read_only_queue import ReadOnlyQueue
 
 JobKey = tuple[str, str]

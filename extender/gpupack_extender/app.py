@@ -56,7 +56,7 @@ from gpupack_kubeclient.metrics import KubeRequests, UnreadableObjects
 from gpupack_kubeclient.reflector import Reflector
 from gpupack_placement import never_fits
 from gpupack_scheduler.planning import Plan
-from gpupack_scheduler.queueing.conditions import FAILED, IDLE, STRANDED, Kind, Note
+from gpupack_scheduler.queueing.pods.conditions import FAILED, IDLE, STRANDED, Kind, Note
 from gpupack_scheduler.queueing.turns import Turns
 
 CONTROLLER: Final = f"{names.GROUP}/scheduler"

@@ -26,11 +26,10 @@ from gpupack_scheduler.ledger.placed_job import PLACED_JOBS
 from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS
 from gpupack_scheduler.policies import Policies
 from gpupack_scheduler.published_forecast import PublishedForecast
-from gpupack_scheduler.queueing.notices import Notifiers
 from gpupack_scheduler.queueing.observed_queue import ObservedQueue
 from gpupack_scheduler.queueing.queue_owner import QueueOwner
-from gpupack_scheduler.queueing.quotas import QuotaStores
-from gpupack_scheduler.queueing.turns import Turns
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
+from gpupack_scheduler.queueing.turns import Notifiers, Turns
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

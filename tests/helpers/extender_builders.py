@@ -25,11 +25,10 @@ from gpupack_scheduler.ledger.watched_pod import WatchedPod
 from gpupack_scheduler.ledger.workers import AttemptKey
 from gpupack_scheduler.planning import Plan
 from gpupack_scheduler.policies import Policies
-from gpupack_scheduler.queueing.notices import Notifiers
 from gpupack_scheduler.queueing.observed_queue import ObservedQueue
 from gpupack_scheduler.queueing.queue_owner import QueueOwner
-from gpupack_scheduler.queueing.quotas import QuotaStores
-from gpupack_scheduler.queueing.turns import Turns
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
+from gpupack_scheduler.queueing.turns import Notifiers, Turns
 from gpupack_scheduler.requests import pod_request
 
 MEMORY_MIB = 81559

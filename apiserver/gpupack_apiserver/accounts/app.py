@@ -44,7 +44,7 @@ from gpupack_restapi.nodes import Health
 from gpupack_scheduler.errors import NotReady
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS
-from gpupack_scheduler.queueing.quotas import ObservedStore
+from gpupack_scheduler.queueing.quotas.quota_stores import ObservedStore
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from gpupack_restapi import PREFIX
 from gpupack_restapi.questions import Explanation
 from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.planning import reason_of
-from gpupack_scheduler.queueing.request import job_id, pod_id
+from gpupack_scheduler.queueing.pending.request import job_id, pod_id
 from gpupack_scheduler.queueing.what_if import prepare_explain
 
 _ON_A_NODE: Final = frozenset({claims.State.LANDED, claims.State.BOUND, claims.State.FINISHED})

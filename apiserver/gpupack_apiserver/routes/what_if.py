@@ -39,7 +39,7 @@ from gpupack_restapi.patterns import NAME
 from gpupack_restapi.questions import Outcome
 from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.planning import reason_of
-from gpupack_scheduler.queueing.request import GangRequest
+from gpupack_scheduler.queueing.pending.request import GangRequest
 from gpupack_scheduler.queueing.what_if import Answer, Changes, prepare_what_if
 
 MAX_NODES: Final = 256
@@ -103,7 +103,7 @@ async def what_if(request: Call, state: State, data: WhatIfBody) -> Outcome:
     parts = parts_of(state)
     user = await parts.require_viewer(request)
     job = await _check_job(parts, request, user, data)
-    classes, changes = parts.model.classes, _changes(data)
+    classes = parts.model.classes
     job_request = build_request(
         job,
         namespace=data.namespace,
@@ -116,11 +116,9 @@ async def what_if(request: Call, state: State, data: WhatIfBody) -> Outcome:
     )
     if isinstance(job_request, NotQueued):
         return _not_queued(parts, job_request)
-    job_request = job_request.within(changes.run_limit(data.namespace, parts.model.quotas))
     if obstacle := parts.model.queue_copy.observed.obstacle(job_request):
         return _not_queued(parts, NotQueued("QueueFull", obstacle))
-    answer = await _answer(parts, user, job_request, changes)
-    return await _outcome(parts, user, job_request, answer)
+    return await _outcome(parts, user, job_request, await _answer(parts, user, job_request, data))
 
 
 async def _check_job(parts: Parts, request: Call, user: User, question: WhatIf) -> CheckedJob:
@@ -160,15 +158,12 @@ async def _require_visible(parts: Parts, user: User, question: WhatIf) -> None:
             raise CallInvalid(f"without_nodes[{number}]", name, "there is no such node with GPUs")
 
 
-def _changes(question: WhatIf) -> Changes:
-    return Changes(
+async def _answer(parts: Parts, user: User, job_request: GangRequest, question: WhatIf) -> Answer:
+    model = parts.model
+    changes = Changes(
         without_nodes=tuple(map(NodeName, question.without_nodes)),
         quotas={each.namespace: each.spec for each in question.quotas},
     )
-
-
-async def _answer(parts: Parts, user: User, job_request: GangRequest, changes: Changes) -> Answer:
-    model = parts.model
     return await parts.questions.answer(
         user,
         lambda: prepare_what_if(

@@ -8,7 +8,7 @@ from gpupack_crds.gpucohort import CLUSTER_NAME
 from gpupack_crds.kinds import GPUCOHORTS, GpuCohort
 from gpupack_kubeclient import errors
 from gpupack_kubeclient.client import Api
-from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.events import About, EventWriter, Said
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS
-from gpupack_scheduler.queueing.conditions import Kind, Note, ReportedPod
+from gpupack_scheduler.queueing.pods.conditions import Kind, Note, ReportedPod
 
 log = logging.getLogger(__name__)
 

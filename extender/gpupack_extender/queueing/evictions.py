@@ -15,7 +15,7 @@ from gpupack_kubeclient import errors, objects
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.events import About, EventWriter, Said
 from gpupack_kubeclient.resources import PODS
-from gpupack_scheduler.queueing.eviction import Eviction
+from gpupack_scheduler.queueing.pods.conditions import Eviction
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from gpupack_kubeclient import errors
 from gpupack_kubeclient.client import Api
 from gpupack_placement import DemandLearner, Request
 from gpupack_scheduler import published_forecast
-from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 
 log = logging.getLogger(__name__)
 

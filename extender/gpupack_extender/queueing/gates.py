@@ -25,7 +25,8 @@ from gpupack_scheduler.ledger.claims import Allocation
 from gpupack_scheduler.ledger.gated_pod import GatedPodSpec
 from gpupack_scheduler.ledger.ledger import Ledger, Outcome
 from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS
-from gpupack_scheduler.queueing import admitted_pods, gate
+from gpupack_scheduler.queueing.pending import gate
+from gpupack_scheduler.queueing.pods import admitted_pods
 
 log = logging.getLogger(__name__)
 

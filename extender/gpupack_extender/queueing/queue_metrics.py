@@ -20,7 +20,7 @@ from gpupack_crds.gpuquota import QUOTA_NAME
 from gpupack_crds.kinds import GpuQuota
 from gpupack_queue import PreemptionReason, Tenant
 from gpupack_scheduler.queueing.observed_queue import ObservedQueue
-from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 
 MAX_NAMESPACES: Final = 500
 

@@ -14,15 +14,15 @@ from gpupack_extender.looking import look_forever
 from gpupack_extender.queueing import cluster_cohort
 from gpupack_kubeclient import errors
 from gpupack_kubeclient.client import Api
-from gpupack_scheduler.queueing.averages import AverageReport
 from gpupack_scheduler.queueing.observed_queue import ObservedQueue
-from gpupack_scheduler.queueing.quota_capacity import (
+from gpupack_scheduler.queueing.quotas.averages import AverageReport
+from gpupack_scheduler.queueing.quotas.quota_capacity import (
     CapacityReport,
     Shortfall,
     with_capacity_condition,
 )
-from gpupack_scheduler.queueing.quotas import QuotaStores
-from gpupack_scheduler.queueing.usage import UsageReport
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
+from gpupack_scheduler.queueing.quotas.usage import UsageReport
 
 S = TypeVar("S", bound=QuotaStatus)
 

@@ -13,7 +13,7 @@ from gpupack_extender.readiness import Readiness
 from gpupack_placement import LedgerConflict
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.queueing.queue_owner import QueueOwner
-from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.ledger.claims import State, WorkerClaim
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.workers import AttemptKey
+from gpupack_scheduler.queueing.pending.request import GangRequest
 from gpupack_scheduler.queueing.queue_owner import QueueOwner
-from gpupack_scheduler.queueing.request import GangRequest
 from gpupack_scheduler.requests import gang_request
 from gpupack_scheduler.requests.gang_request import WorkerPod
 

@@ -25,7 +25,7 @@ from gpupack_placement import (
 from gpupack_placement import Demand as RequestDemand
 from gpupack_placement import DemandForecast as RequestForecast
 from gpupack_placement.demand_forecast_document import SCHEMA
-from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 
 MAX_CHURN_PERCENT: Final = 10_000
 _COHORT: Final = ("", CLUSTER_NAME)

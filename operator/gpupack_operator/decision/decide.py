@@ -28,7 +28,6 @@ from gpupack_operator.decision import (
     gpus,
     provisioning,
     running,
-    times,
     waiting,
 )
 from gpupack_operator.decision.conditions import Writer
@@ -59,13 +58,9 @@ def _decide_by_state(observation: Observation, status: GpuJobStatus, write: Writ
 
 
 def _with_derived_fields(observation: Observation) -> GpuJobStatus:
-    spec, before = observation.job.spec, observation.job.status
-    width = before.width
+    spec, width = observation.job.spec, observation.job.status.width
     return structs.replace(
-        before,
+        observation.job.status,
         observed_generation=observation.job.metadata.generation,
         gpus=gpus.column(spec, workers=width.workers if width else None),
-        run_limit=before.run_limit
-        if before.finished
-        else times.run_limit(spec, observation.run_limit),
     )

@@ -37,14 +37,10 @@ class EventKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a job's attempt; void if the attempt was killed before.
-
-    `is_timeout`: the maximum run time is over.
-    """
+    """The end of a job's attempt; void if the attempt was killed before."""
 
     job: JobId
     attempt: int
-    is_timeout: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import pytest
 from extender_builders import job as placed_job
 
 from gpupack_apiserver.shown_job import ShownJob
-from gpupack_scheduler.queueing.capacity import MAX_KINDS
+from gpupack_scheduler.queueing.pending.pending_requests import MAX_KINDS
 from gpupack_scheduler.queueing.read_only_queue import MAX_TRIED
 from gpupack_scheduler.requests import gang_request
 

@@ -22,7 +22,7 @@ from gpupack_placement import (
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.ledger.placed_job import PlacedJob
 from gpupack_scheduler.ledger.watched_pod import WatchedPod
-from gpupack_scheduler.queueing.request import waiting_pod
+from gpupack_scheduler.queueing.pending.request import waiting_pod
 from gpupack_scheduler.requests import gang_request, pod_request
 from gpupack_scheduler.requests.gang_request import WorkerPod
 from gpupack_scheduler.requests.node_rules import MAX_BYTES, MAX_CONDITIONS, MAX_VALUES

@@ -8,7 +8,7 @@ from gpupack_placement import DemandForecast as RequestForecast
 from gpupack_placement import Request, RequestMix, Share, policy_named
 from gpupack_scheduler import published_forecast
 from gpupack_scheduler.published_forecast import PublishedForecast
-from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 
 ONE, HALF = (
     Request(gpus=1, cpu=500),

@@ -24,11 +24,10 @@ from gpupack_placement import POLICIES as ALL_POLICIES
 from gpupack_placement import snapshot
 from gpupack_scheduler.ledger.ledger import Ledger, Outcome
 from gpupack_scheduler.policies import Policies
-from gpupack_scheduler.queueing.notices import Notifiers
 from gpupack_scheduler.queueing.observed_queue import ObservedQueue
 from gpupack_scheduler.queueing.queue_owner import QueueOwner
-from gpupack_scheduler.queueing.quotas import QuotaStores
-from gpupack_scheduler.queueing.turns import Turns
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
+from gpupack_scheduler.queueing.turns import Notifiers, Turns
 from gpupack_scheduler.requests import pod_request
 
 FLEET = fleet(1)

@@ -44,7 +44,6 @@ class TreeNode:
     guaranteed: dict[ModelKey, int] = field(default_factory=dict)
     order: OrderPolicy | None = None
     min_runtime_seconds: float | None = None
-    max_runtime_seconds: float | None = None
 
     @property
     def name(self) -> str:
@@ -140,7 +139,8 @@ class Tree:
                 parent,
                 given.limits,
                 given.weight,
-                given,
+                order=given.order,
+                min_runtime_seconds=given.min_runtime_seconds,
             )
             found.guaranteed.update({key: at.nominal for key, at in given.limits.items()})
         return found
@@ -151,23 +151,20 @@ class Tree:
         parent: TreeNode,
         limits: Mapping[ModelKey, Limit],
         weight: float,
-        rules: Cohort | None = None,
+        *,
+        order: OrderPolicy | None = None,
+        min_runtime_seconds: float | None = None,
     ) -> TreeNode:
-        """Add a node; `rules`: the cohort, whose rules are those of its parent if it has none."""
-        least, most = parent.min_runtime_seconds, parent.max_runtime_seconds
-        if rules is not None and rules.min_runtime_seconds is not None:
-            least = rules.min_runtime_seconds
-        if rules is not None and rules.max_runtime_seconds is not None:
-            most = rules.max_runtime_seconds
         made = self._nodes[of] = TreeNode(
             of,
             parent,
             limits,
             weight,
             (*parent.path, of),
-            order=(rules.order if rules else None) or parent.order,
-            min_runtime_seconds=least,
-            max_runtime_seconds=most,
+            order=order or parent.order,
+            min_runtime_seconds=parent.min_runtime_seconds
+            if min_runtime_seconds is None
+            else min_runtime_seconds,
         )
         return made
 

@@ -19,9 +19,8 @@ from gpupack_scheduler.ledger.claims import State
 from gpupack_scheduler.ledger.workers import AttemptKey, WorkerKey
 from gpupack_scheduler.queueing.notices import OpenGate
 from gpupack_scheduler.queueing.observed_queue import ObservedQueue
-from gpupack_scheduler.queueing.operations.operation import Operation, Operations
-from gpupack_scheduler.queueing.operations.phases import Event
-from gpupack_scheduler.queueing.request import GatedPodRequest, extra_worker, job_id
+from gpupack_scheduler.queueing.operations.operation import Event, Operation, Operations
+from gpupack_scheduler.queueing.pending.request import GatedPodRequest, extra_worker, job_id
 
 MAX_UNWRITTEN: Final = 32
 """Maximum of admitted attempts that the operator has yet to write: it submits one after the other,

@@ -5,15 +5,13 @@ A notice is a value. Who observes the queue returns notices; its owner alone del
 """
 
 import dataclasses
-from collections.abc import Iterable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_kubeclient import objects
 from gpupack_scheduler.ledger.claims import Allocation
 from gpupack_scheduler.ledger.workers import AttemptKey
-from gpupack_scheduler.queueing.request import GatedPodRequest, QueueRequest
-from gpupack_scheduler.queueing.turns import Turns
+from gpupack_scheduler.queueing.pending.request import GatedPodRequest, QueueRequest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,32 +66,3 @@ class Notices:
         """Return all notices and forget them."""
         taken, self._notices = tuple(self._notices), []
         return taken
-
-
-class PodWriter(Protocol):
-    """A writer of decisions into pending pods; it writes soon, not at once."""
-
-    def open(self, pod: objects.Pod, place: Allocation | None) -> None:
-        """Open the gate of a pod for kube-scheduler; `place`: where the queue admitted it."""
-
-    def record(self, pod: objects.Pod, preemption: Preemption | None) -> None:
-        """Write the preemption for the pod; None: there is none any more."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Notifiers:
-    """The receivers of notices: turns for the operator, writes into pods."""
-
-    turns: Turns
-    gates: PodWriter
-
-    def deliver(self, notices: Iterable[Notice]) -> None:
-        """Deliver notices in their order."""
-        for notice in notices:
-            match notice:
-                case NewAnswer(namespace, job):
-                    self.turns.notify(namespace, job)
-                case OpenGate(pod, place):
-                    self.gates.open(pod, place)
-                case RecordPreemption(pod, preemption):
-                    self.gates.record(pod, preemption)

@@ -30,16 +30,16 @@ from gpupack_scheduler.errors import QueueFull
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.workers import AttemptKey
 from gpupack_scheduler.policies import Policies
-from gpupack_scheduler.queueing import averages
-from gpupack_scheduler.queueing.admitted_pods import AdmittedPods
-from gpupack_scheduler.queueing.draining import DrainActions
-from gpupack_scheduler.queueing.learned import LearnedDurations
 from gpupack_scheduler.queueing.notices import Notice, Notices
 from gpupack_scheduler.queueing.operations.ongoing import Ongoing
-from gpupack_scheduler.queueing.pending import PendingRequests
-from gpupack_scheduler.queueing.quotas import QuotaStores
-from gpupack_scheduler.queueing.request import GangRequest, job_id
-from gpupack_scheduler.queueing.running import RunningHolders
+from gpupack_scheduler.queueing.pending.pending_requests import PendingRequests
+from gpupack_scheduler.queueing.pending.request import GangRequest, job_id
+from gpupack_scheduler.queueing.pods.admitted_pods import AdmittedPods
+from gpupack_scheduler.queueing.pods.draining import DrainActions
+from gpupack_scheduler.queueing.quotas import averages
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
+from gpupack_scheduler.queueing.running.running_holders import RunningHolders
+from gpupack_scheduler.queueing.running.shown_jobs import LearnedDurations
 from gpupack_scheduler.queueing.submissions import Submissions
 
 Places = tuple[Placement, ...]
@@ -243,7 +243,6 @@ class ObservedQueue:
             self._learned,
             evicts=self.decisions.queue.preemption.pods,
             observed=self.decisions.observed_resources,
-            limit_of=self.quotas.run_limit,
         )
 
     def _see_quotas(self) -> None:
@@ -253,8 +252,6 @@ class ObservedQueue:
         reading = self.quotas.read(self.decisions.queue.default)
         self.problems = reading.problems
         self.queue.configure(reading.quotas, self.ledger.cluster, self.now())
-        self.running.see_run_limits(self.now())
-        self.ledger.pods.see_gates()
 
     def _restore_usage(self) -> None:
         """Recall what tenants used before this process started.
@@ -282,7 +279,7 @@ class ObservedQueue:
             self.notices.new_answer(attempt)
 
     def _see_gate(self, uid: str, now: float) -> None:
-        let_in = self.submissions.see_gate(uid, now, self.quotas.run_limit)
+        let_in = self.submissions.see_gate(uid, now)
         if let_in is not None:
             self.admitted_pods.see(let_in)
             self.running.see_pod(uid, now)

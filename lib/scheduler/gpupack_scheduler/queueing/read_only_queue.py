@@ -29,8 +29,8 @@ from gpupack_scheduler.ledger.pending_job import PendingJob, PendingSpec
 from gpupack_scheduler.ledger.workers import AttemptKey
 from gpupack_scheduler.policies import Policies
 from gpupack_scheduler.queueing.observed_queue import ObservedQueue
-from gpupack_scheduler.queueing.quotas import QuotaStores
-from gpupack_scheduler.queueing.request import GangRequest
+from gpupack_scheduler.queueing.pending.request import GangRequest
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 from gpupack_scheduler.requests import gang_request
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ import msgspec
 from gpupack_crds.quota import Order
 from gpupack_crds.wire import Wire
 from gpupack_queue import ConsolidationRules, PreemptionRules, Rules
-from gpupack_scheduler.queueing.quotas import ORDERS, DefaultQuota
+from gpupack_scheduler.queueing.quotas.quota_stores import ORDERS, DefaultQuota
 
 MAX_SECONDS: Final = 31_536_000.0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notifications of turns, for an operator that waits for them.
+"""The receivers of notices: turns, for an operator that waits for them, and writes into pods.
 
 Turns are numbered. The operator sends the last number that it knows, and gets later turns, at once
 or when there is one. An operator that knows nothing of this queue yet, or is too far behind, must
@@ -10,9 +10,14 @@ import asyncio
 import collections
 import dataclasses
 import uuid
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, Protocol
 
+from gpupack_crds.gpujob_status import Preemption
 from gpupack_crds.plan import Drained, JobName, MoveOrder, Stop, TurnsResponse
+from gpupack_kubeclient import objects
+from gpupack_scheduler.ledger.claims import Allocation
+from gpupack_scheduler.queueing.notices import NewAnswer, Notice, OpenGate, RecordPreemption
 
 MAX_TURNS: Final = 4096
 """Number of turns that are kept; an operator that is further behind submits all jobs again."""
@@ -97,3 +102,32 @@ class Turns:
         """Wake all waiting calls once; later calls wait for the next turn."""
         self._news.set()
         self._news = asyncio.Event()
+
+
+class PodWriter(Protocol):
+    """A writer of decisions into pending pods; it writes soon, not at once."""
+
+    def open(self, pod: objects.Pod, place: Allocation | None) -> None:
+        """Open the gate of a pod for kube-scheduler; `place`: where the queue admitted it."""
+
+    def record(self, pod: objects.Pod, preemption: Preemption | None) -> None:
+        """Write the preemption for the pod; None: there is none any more."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Notifiers:
+    """The receivers of notices: turns for the operator, writes into pods."""
+
+    turns: Turns
+    gates: PodWriter
+
+    def deliver(self, notices: Iterable[Notice]) -> None:
+        """Deliver notices in their order."""
+        for notice in notices:
+            match notice:
+                case NewAnswer(namespace, job):
+                    self.turns.notify(namespace, job)
+                case OpenGate(pod, place):
+                    self.gates.open(pod, place)
+                case RecordPreemption(pod, preemption):
+                    self.gates.record(pod, preemption)

@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Self
 
-from gpupack_crds.gpujob_status import RunLimit
 from gpupack_crds.gpuquota import QUOTA_NAME, GpuQuotaSpec
 from gpupack_crds.kinds import GpuQuota
 from gpupack_kubeclient import objects
@@ -18,9 +17,9 @@ from gpupack_placement import Cluster, NodeName
 from gpupack_queue import Job, JobId, Planner, PredictedStart, Queue, Quotas, Wait, WhatIf
 from gpupack_queue.state.queue_state import Findings
 from gpupack_scheduler.decisions import Decisions
-from gpupack_scheduler.queueing.quotas import QuotaStores
+from gpupack_scheduler.queueing.pending.request import POD_NAME, GangRequest, job_id
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 from gpupack_scheduler.queueing.read_only_queue import ReadOnlyQueue
-from gpupack_scheduler.queueing.request import POD_NAME, GangRequest, job_id
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +36,6 @@ class Changes:
 
     def __bool__(self) -> bool:
         return bool(self.without_nodes or self.quotas)
-
-    def run_limit(self, namespace: str, quotas: QuotaStores) -> RunLimit | None:
-        """Return the maximum run time of a namespace's jobs with these changes."""
-        return _with(quotas, self.quotas).run_limit(namespace)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from gpupack_crds import names
 from gpupack_crds.gpucohort import IdlePods
 from gpupack_extender.queueing.condition_notes import AGAIN_SECONDS, MAX_WRITES, ConditionWriter
 from gpupack_kubeclient.events import EventWriter, Reporter
-from gpupack_scheduler.queueing.conditions import IDLE
-from gpupack_scheduler.queueing.idling import IdlePod
+from gpupack_scheduler.queueing.pods.conditions import IDLE
+from gpupack_scheduler.queueing.pods.idling import IdlePod
 
 RULE = IdlePods(after_seconds=600, reclaim="OptedIn")
 

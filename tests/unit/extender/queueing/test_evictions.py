@@ -6,7 +6,7 @@ import pytest
 from gpupack_extender.queueing import evictions
 from gpupack_extender.queueing.evictions import Evictions
 from gpupack_kubeclient.events import EventWriter, Reporter
-from gpupack_scheduler.queueing.eviction import Eviction
+from gpupack_scheduler.queueing.pods.conditions import Eviction
 
 
 def eviction(name="web"):

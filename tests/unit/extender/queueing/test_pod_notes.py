@@ -8,7 +8,7 @@ import pytest
 from extender_builders import gated
 
 from gpupack_extender.queueing.pod_notes import FIRST_SECONDS, PodNotes
-from gpupack_scheduler.queueing import admitted_pods
+from gpupack_scheduler.queueing.pods import admitted_pods
 from gpupack_scheduler.queueing.settings import QueueSettings
 
 

@@ -8,8 +8,8 @@ from extender_builders import pod, whole
 from gpupack_crds import names
 from gpupack_extender.queueing.condition_notes import AGAIN_SECONDS, ConditionWriter
 from gpupack_kubeclient.events import EventWriter, Reporter
-from gpupack_scheduler.queueing.conditions import STRANDED
-from gpupack_scheduler.queueing.stranded import Stranded
+from gpupack_scheduler.queueing.pods.admitted_pods import Stranded
+from gpupack_scheduler.queueing.pods.conditions import STRANDED
 
 
 def shown(name, *, on="", reason=None):

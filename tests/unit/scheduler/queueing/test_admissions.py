@@ -7,7 +7,7 @@ from extender_builders import gpu_node, job, pod, whole
 
 from gpupack_crds.plan import PlanRefusal, PlanResponse
 from gpupack_scheduler.ledger.ledger import Outcome
-from gpupack_scheduler.queueing.request import job_id
+from gpupack_scheduler.queueing.pending.request import job_id
 
 
 @pytest.fixture

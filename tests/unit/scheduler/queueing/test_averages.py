@@ -12,7 +12,7 @@ from gpupack_crds.kinds import GpuCohort, GpuQuota
 from gpupack_crds.quota import MAX_AVERAGES, CohortStatus
 from gpupack_extender.queueing.reporting import QuotaReporter
 from gpupack_queue import ANY
-from gpupack_scheduler.queueing import averages
+from gpupack_scheduler.queueing.quotas import averages
 from gpupack_scheduler.queueing.settings import QueueSettings
 
 HOUR = 3600.0

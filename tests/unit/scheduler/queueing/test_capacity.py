@@ -4,7 +4,7 @@
 import pytest
 
 from gpupack_crds.plan import PlanResponse
-from gpupack_scheduler.queueing import capacity
+from gpupack_scheduler.queueing.pending import pending_requests
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def affinity(number, values):
 
 
 def test_jobs_that_ask_for_the_same_are_one_kind(full, monkeypatch):
-    monkeypatch.setattr(capacity, "MAX_KINDS", 2)
+    monkeypatch.setattr(pending_requests, "MAX_KINDS", 2)
     for number in range(20):
         assert full.asks(f"same-{number}").reason == "TooFewFreeGpus"
     assert full.asks("other", gpus=2).reason == "TooFewFreeGpus"
@@ -34,7 +34,7 @@ def test_jobs_that_ask_for_the_same_are_one_kind(full, monkeypatch):
 
 
 def test_an_order_of_models_counts_as_many_requests_as_it_has_models(full, monkeypatch):
-    monkeypatch.setattr(capacity, "MAX_KINDS", 4)
+    monkeypatch.setattr(pending_requests, "MAX_KINDS", 4)
     ordered = {"gpuModels": ["H100", "A100", "L4"], "gpuModelFallback": {"afterSeconds": 10}}
     for number in range(3):
         assert full.asks(f"ordered-{number}", **ordered).reason == "TooFewFreeGpus"
@@ -46,7 +46,7 @@ def test_an_order_of_models_counts_as_many_requests_as_it_has_models(full, monke
 
 
 def test_a_job_that_the_full_queue_refused_is_notified_when_the_queue_has_space(full, monkeypatch):
-    monkeypatch.setattr(capacity, "MAX_KINDS", 1)
+    monkeypatch.setattr(pending_requests, "MAX_KINDS", 1)
     full.asks("first")
     full.asks("second", gpus=2)
     full.ends("holder")
@@ -59,7 +59,7 @@ def test_labels_of_nodes_that_are_kept_for_a_namespace_are_bounded(full):
     reasons = [
         full.asks(f"j{number}", pod_spec=affinity(number, 4000)).reason for number in range(20)
     ]
-    kept = capacity.MAX_VALUES // 4002
+    kept = pending_requests.MAX_VALUES // 4002
     assert reasons[:kept] == [reasons[0]] * kept
     assert set(reasons[kept:]) == {"QueueFull"}
 

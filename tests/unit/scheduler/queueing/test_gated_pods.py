@@ -11,8 +11,10 @@ from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal
 from gpupack_kubeclient import objects
 from gpupack_scheduler.ledger import claims
-from gpupack_scheduler.queueing import admitted_pods, gate, observed_queue
-from gpupack_scheduler.queueing.request import pod_id
+from gpupack_scheduler.queueing import observed_queue
+from gpupack_scheduler.queueing.pending import gate
+from gpupack_scheduler.queueing.pending.request import pod_id
+from gpupack_scheduler.queueing.pods import admitted_pods
 from gpupack_scheduler.requests.needs import Needs
 
 

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from gpupack_scheduler.ledger.placed_job import PlacedAttempt
 from gpupack_scheduler.ledger.workers import AttemptKey
-from gpupack_scheduler.queueing.learned import LearnedDurations
+from gpupack_scheduler.queueing.running.shown_jobs import LearnedDurations
 
 BEGAN = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 

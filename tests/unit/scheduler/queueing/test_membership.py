@@ -4,7 +4,7 @@ import pytest
 from gpupack_placement import WHOLE_GPU, DeviceUuid, Grant, MiB, NodeName, Placement
 from gpupack_scheduler.ledger.claims import Allocation, PodClaim, State
 from gpupack_scheduler.ledger.workers import AttemptKey, WorkerKey
-from gpupack_scheduler.queueing import membership
+from gpupack_scheduler.queueing.running import membership
 
 ATTEMPT = AttemptKey(namespace="team", job="train", job_uid="uid-train", number=1)
 WORKERS = 256

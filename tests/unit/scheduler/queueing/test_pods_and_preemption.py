@@ -11,7 +11,7 @@ from gpupack_crds import names
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_crds.kinds import GpuQuota
 from gpupack_scheduler.ledger.placed_job import PlacedJob
-from gpupack_scheduler.queueing import gate
+from gpupack_scheduler.queueing.pending import gate
 from gpupack_scheduler.queueing.settings import QueueSettings
 
 

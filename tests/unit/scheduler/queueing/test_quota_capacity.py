@@ -8,7 +8,7 @@ import pytest
 from extender_builders import gpu_node, node
 
 from gpupack_crds.kinds import GpuCohort, GpuQuota
-from gpupack_scheduler.queueing.quota_capacity import (
+from gpupack_scheduler.queueing.quotas.quota_capacity import (
     CapacityReport,
     Shortfall,
     with_capacity_condition,

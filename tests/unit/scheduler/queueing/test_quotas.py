@@ -8,8 +8,8 @@ from extender_builders import MEMORY_MIB, OBSERVED, OTHER, World, gpu_node, node
 from gpupack_crds.kinds import GpuCohort, GpuQuota
 from gpupack_crds.plan import GpuShortage, PlanRefusal, PlanResponse
 from gpupack_queue import ANY, OrderPolicy
-from gpupack_scheduler.queueing.quotas import DefaultQuota, QuotaStores
-from gpupack_scheduler.queueing.usage import UsageReport
+from gpupack_scheduler.queueing.quotas.quota_stores import DefaultQuota, QuotaStores
+from gpupack_scheduler.queueing.quotas.usage import UsageReport
 
 
 def quota(namespace, *gpus, name="default", version="1", **spec):

@@ -16,8 +16,7 @@ from typing import Final
 from gpupack_queue import Consolidate, JobId, Queue
 from gpupack_scheduler.ledger.workers import AttemptKey
 from gpupack_scheduler.queueing.operations.moves import Moves
-from gpupack_scheduler.queueing.operations.operation import Operation, Operations
-from gpupack_scheduler.queueing.operations.phases import Event, Phase
+from gpupack_scheduler.queueing.operations.operation import Event, Operation, Operations, Phase
 from gpupack_scheduler.queueing.operations.preemptions import Preemptions
 
 HOUR: Final = 3600.0

@@ -28,12 +28,11 @@ from gpupack_queue.explain.reasons import name_of
 from gpupack_scheduler.ledger.jobs import ShownJob
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.placed_job import PlacedPreemption
-from gpupack_scheduler.queueing import holders
-from gpupack_scheduler.queueing.draining import DrainActions
 from gpupack_scheduler.queueing.operations import status
-from gpupack_scheduler.queueing.operations.operation import Operation, Operations
-from gpupack_scheduler.queueing.operations.phases import Event, Phase
-from gpupack_scheduler.queueing.request import job_id
+from gpupack_scheduler.queueing.operations.operation import Event, Operation, Operations, Phase
+from gpupack_scheduler.queueing.pending.request import job_id
+from gpupack_scheduler.queueing.pods.draining import DrainActions
+from gpupack_scheduler.queueing.running import holders
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ from gpupack_crds.gpujob_status import Preemption
 from gpupack_queue import CancelReservation, JobId, Queue, Statement
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.workers import AttemptKey
-from gpupack_scheduler.queueing.draining import DrainActions
 from gpupack_scheduler.queueing.notices import Notices
 from gpupack_scheduler.queueing.operations.consolidations import Consolidations
 from gpupack_scheduler.queueing.operations.moves import Moves
-from gpupack_scheduler.queueing.operations.phases import Event
+from gpupack_scheduler.queueing.operations.operation import Event
 from gpupack_scheduler.queueing.operations.preemptions import Preemptions
 from gpupack_scheduler.queueing.operations.victims import Victims
-from gpupack_scheduler.queueing.pending import PendingRequests
+from gpupack_scheduler.queueing.pending.pending_requests import PendingRequests
+from gpupack_scheduler.queueing.pods.draining import DrainActions
 
 
 class Ongoing:

@@ -22,13 +22,18 @@ from gpupack_scheduler.ledger.jobs import ShownJob
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.placed_job import PlacedPreemption
 from gpupack_scheduler.ledger.workers import AttemptKey
-from gpupack_scheduler.queueing import gate, holders
 from gpupack_scheduler.queueing.notices import Notices
 from gpupack_scheduler.queueing.operations import status
-from gpupack_scheduler.queueing.operations.operation import Operation, Operations
-from gpupack_scheduler.queueing.operations.phases import Event, Phase
-from gpupack_scheduler.queueing.pending import PendingRequests
-from gpupack_scheduler.queueing.request import GatedPodRequest, QueueRequest, job_id, pod_uid
+from gpupack_scheduler.queueing.operations.operation import Event, Operation, Operations, Phase
+from gpupack_scheduler.queueing.pending import gate
+from gpupack_scheduler.queueing.pending.pending_requests import PendingRequests
+from gpupack_scheduler.queueing.pending.request import (
+    GatedPodRequest,
+    QueueRequest,
+    job_id,
+    pod_uid,
+)
+from gpupack_scheduler.queueing.running import holders
 from gpupack_scheduler.requests.mismatch import mismatch
 from gpupack_scheduler.requests.needs import Needs
 

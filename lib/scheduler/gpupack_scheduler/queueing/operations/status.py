@@ -20,7 +20,7 @@ from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.ledger.claims import Allocation
 from gpupack_scheduler.ledger.jobs import ShownJob
 from gpupack_scheduler.ledger.placed_job import PlacedPreemption
-from gpupack_scheduler.queueing.request import job_id
+from gpupack_scheduler.queueing.pending.request import job_id
 from gpupack_scheduler.requests.needs import Needs
 
 _MOVES: Final = {

@@ -14,13 +14,12 @@ from gpupack_queue import Preempt, Queue, Victim
 from gpupack_queue.explain.reasons import name_of
 from gpupack_scheduler.ledger.claims import State
 from gpupack_scheduler.ledger.ledger import Ledger
-from gpupack_scheduler.queueing.ended import has_ended
-from gpupack_scheduler.queueing.eviction import Eviction
 from gpupack_scheduler.queueing.operations import status
-from gpupack_scheduler.queueing.operations.operation import Operations
-from gpupack_scheduler.queueing.operations.phases import Event, Phase
-from gpupack_scheduler.queueing.pending import PendingRequests
-from gpupack_scheduler.queueing.request import GatedPodRequest, QueueRequest, pod_uid
+from gpupack_scheduler.queueing.operations.operation import Event, Operations, Phase
+from gpupack_scheduler.queueing.pending.pending_requests import PendingRequests
+from gpupack_scheduler.queueing.pending.request import GatedPodRequest, QueueRequest, pod_uid
+from gpupack_scheduler.queueing.pods.conditions import Eviction
+from gpupack_scheduler.queueing.running.holders import has_ended
 
 
 class Victims:

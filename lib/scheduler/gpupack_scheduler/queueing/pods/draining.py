@@ -17,9 +17,9 @@ from gpupack_placement import Cluster, DeviceUuid, NodeName
 from gpupack_queue import Drains, Queue, RunningJob, node_to_drain
 from gpupack_scheduler.ledger.claims import State
 from gpupack_scheduler.ledger.ledger import Ledger
-from gpupack_scheduler.queueing.ended import has_ended
-from gpupack_scheduler.queueing.eviction import Eviction
-from gpupack_scheduler.queueing.request import is_attempt, pod_uid
+from gpupack_scheduler.queueing.pending.request import is_attempt, pod_uid
+from gpupack_scheduler.queueing.pods.conditions import Eviction
+from gpupack_scheduler.queueing.running.holders import has_ended
 
 GROUND: Final = "Maintenance"
 

@@ -14,11 +14,10 @@ from gpupack_placement import NodeName
 from gpupack_queue import Queue, RunningJob, node_to_drain
 from gpupack_scheduler.ledger.claims import PodClaim, State
 from gpupack_scheduler.ledger.ledger import Ledger
-from gpupack_scheduler.queueing.conditions import Note, name_of
-from gpupack_scheduler.queueing.ended import has_ended
-from gpupack_scheduler.queueing.eviction import Eviction
-from gpupack_scheduler.queueing.quotas import QuotaStores
-from gpupack_scheduler.queueing.request import is_attempt, pod_id
+from gpupack_scheduler.queueing.pending.request import is_attempt, pod_id
+from gpupack_scheduler.queueing.pods.conditions import Eviction, Note, name_of
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
+from gpupack_scheduler.queueing.running.holders import has_ended
 
 REASON: Final = "GpuFailed"
 

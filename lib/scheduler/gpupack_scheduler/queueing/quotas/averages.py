@@ -32,7 +32,7 @@ from gpupack_devices.units import WHOLE_GPU
 from gpupack_kubeclient.heartbeat import timestamp
 from gpupack_queue import ANY, ModelKey, Queue, Tenant
 from gpupack_queue.quotas.tree import TOP, NodeId
-from gpupack_scheduler.queueing.usage import gpus
+from gpupack_scheduler.queueing.quotas.usage import gpus
 
 SHORTEST_PERIOD_SECONDS: Final = 60.0
 LONGEST_PERIOD_SECONDS: Final = 600.0

@@ -5,6 +5,7 @@ A place is in the pod's annotation from the moment its gate is open. A new leade
 once and for as long as its predecessor would have: kube-scheduler may have been down.
 """
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -17,11 +18,12 @@ from gpupack_queue import Tenant
 from gpupack_queue.state.reservation import is_free
 from gpupack_scheduler.ledger.claims import Allocation, PodClaim, State
 from gpupack_scheduler.ledger.ledger import Ledger
-from gpupack_scheduler.queueing import gate
-from gpupack_scheduler.queueing.eviction import Eviction
-from gpupack_scheduler.queueing.request import GatedPodRequest, waiting_pod
-from gpupack_scheduler.queueing.stranded import NODE_GONE, Stranded
+from gpupack_scheduler.queueing.pending import gate
+from gpupack_scheduler.queueing.pending.request import GatedPodRequest, waiting_pod
+from gpupack_scheduler.queueing.pods.conditions import Eviction, Note
 from gpupack_scheduler.requests.mismatch import mismatch
+
+NODE_GONE: Final = "NodeDeleted"
 
 MAX_ADMITTED_PODS: Final = 128
 """Maximum of admitted pods that are not bound: kube-scheduler binds one after the other.
@@ -39,6 +41,42 @@ RETRY_SECONDS: Final = 60.0
 MAX_TRIED: Final = 64
 """Maximum of stranded pods per check for which it is decided whether their node can take them
 again."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stranded:
+    """A stranded pod without a controller that would create it again.
+
+    The node of its admission cannot take it, and its node affinity names only that node. Kubernetes
+    permits a narrower affinity, never a wider one.
+
+    Attributes:
+        node: the node to which it was admitted.
+        node_is_gone: it never starts; else it starts if the node can take it again.
+    """
+
+    pod: objects.Pod
+    node: str
+    node_is_gone: bool
+
+    @property
+    def reason(self) -> str:
+        """Return the reason for programs."""
+        return NODE_GONE if self.node_is_gone else "NodeUnsuitable"
+
+    @property
+    def note(self) -> Note:
+        """Return the note for the pod's condition and event."""
+        return Note(self.pod.metadata, self.reason, self.text)
+
+    @property
+    def text(self) -> str:
+        """Return the message for the pod's owner: what is wrong, and what to do."""
+        fault = "is gone" if self.node_is_gone else "cannot take the pod now"
+        return (
+            f"node {self.node}, to which the queue let the pod in, {fault}, and its node affinity "
+            "names no other node and cannot be changed: delete the pod and create it again"
+        )
 
 
 class AdmittedPods:

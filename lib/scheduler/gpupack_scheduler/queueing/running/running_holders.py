@@ -11,27 +11,26 @@ as a pod of its namespace, whatever attempt of whatever job it names.
 """
 
 import dataclasses
-import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping
 
 from gpupack_crds.gpujob import MAX_WORKERS
-from gpupack_crds.gpujob_status import RunLimit
 from gpupack_placement import NodeName
-from gpupack_queue import Job, JobId, Queue, RunningJob, extra_worker
+from gpupack_queue import Job, JobId, Queue, extra_worker
 from gpupack_scheduler.ledger.changes import Changes
 from gpupack_scheduler.ledger.claims import Allocation, PodClaim
-from gpupack_scheduler.ledger.jobs import ShownJob
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.terminating import TerminatingHolder
 from gpupack_scheduler.ledger.workers import AttemptKey, WorkerKey
-from gpupack_scheduler.queueing import holders
-from gpupack_scheduler.queueing.learned import LearnedDurations
-from gpupack_scheduler.queueing.membership import Held, divide, parts
-from gpupack_scheduler.queueing.request import job_id, limited, lingering_id, pod_id
-
-SAME_DEADLINE_SECONDS: Final = 5.0
+from gpupack_scheduler.queueing.pending.request import job_id, lingering_id, pod_id
+from gpupack_scheduler.queueing.running import holders
+from gpupack_scheduler.queueing.running.membership import Held, divide, parts
+from gpupack_scheduler.queueing.running.shown_jobs import (
+    LearnedDurations,
+    RunningUpdates,
+    began,
+    current_attempt,
+)
 
 
 class RunningHolders:
@@ -45,15 +44,10 @@ class RunningHolders:
         *,
         evicts: bool,
         observed: Collection[str],
-        limit_of: Callable[[str], RunLimit | None] = lambda _: None,
     ) -> None:
-        """Follow the claims.
-
-        `evicts`: standalone pods can be preempted; `observed`: resources; `limit_of`: returns the
-        maximum run time of a namespace's pods.
-        """
+        """Follow the claims; `evicts`: standalone pods can be preempted; `observed`: resources."""
         self._ledger, self._queue, self._learned = ledger, queue, learned
-        self._evicts, self._observed, self._limit_of = evicts, observed, limit_of
+        self._evicts, self._observed = evicts, observed
         self._held: dict[JobId, Held] = {}
         self._attempts: dict[JobId, AttemptKey] = {}
         self._least: dict[JobId, int] = {}
@@ -62,6 +56,7 @@ class RunningHolders:
         """Extra workers of an attempt that hold something, by index."""
         self._alone: dict[AttemptKey, set[str]] = defaultdict(set)
         """UIDs of pods that are labelled as workers of an attempt, and count separately."""
+        self._updates = RunningUpdates(ledger, queue, self._attempts, observed)
         self.suppositions = holders.AssumedPlaces(ledger.cluster)
 
     def __contains__(self, job: object) -> bool:
@@ -114,10 +109,7 @@ class RunningHolders:
         for node, uid in sorted(seen.terminating):
             self._see_terminating(node, uid, now)
         self._see_nodes(seen.nodes, now)
-        self._see_begun(seen.jobs, now)
-        self._see_deadlines(seen.jobs, now)
-        self._see_movable(seen.jobs, now)
-        self._see_checkpoints(seen.jobs, now)
+        self._updates.see_jobs(seen.jobs, now)
         return tuple(ended)
 
     def _see_attempt(self, attempt: AttemptKey, now: float) -> bool:
@@ -161,7 +153,7 @@ class RunningHolders:
         """Update a gang; return whether it held something and holds nothing now."""
         job = job_id(attempt)
         if held and job not in self._held:
-            self._start(self._gang(attempt, held), held, now, since=self._began(attempt))
+            self._start(self._gang(attempt, held), held, now, since=began(self._ledger, attempt))
         elif held:
             self._move(job, held, now)
         else:
@@ -171,7 +163,7 @@ class RunningHolders:
     def _see_extra_worker(self, attempt: AttemptKey, index: int, held: Held, now: float) -> None:
         extra = self._extra_workers[job_id(attempt)]
         if held and index not in extra:
-            self._start_extra_worker(attempt, index, held, now, since=self._began(attempt))
+            self._start_extra_worker(attempt, index, held, now, since=began(self._ledger, attempt))
         elif held:
             self._move(extra[index], held, now)
         elif index in extra:
@@ -192,18 +184,8 @@ class RunningHolders:
         """Return the job of an attempt that was found running."""
         places = tuple(each.placement for each in held)
         estimate = self._learned.estimate(attempt)
-        current = self._shown(attempt)
+        current = current_attempt(self._ledger, attempt)
         return holders.gang_job(attempt, places, current, estimate, observed=self._observed)
-
-    def _began(self, attempt: AttemptKey) -> float | None:
-        current = self._shown(attempt)
-        began = current.started_at if current else None
-        return began.timestamp() if began else None
-
-    def _shown(self, attempt: AttemptKey) -> ShownJob | None:
-        """Return what the watch shows of an attempt, if it is the job's current one."""
-        shown = self._ledger.jobs.shown(attempt.job_uid)
-        return shown if shown and shown.attempt == attempt else None
 
     def _see_standalone_pods(
         self, attempt: AttemptKey, pods: Mapping[str, PodClaim], now: float
@@ -244,17 +226,15 @@ class RunningHolders:
         if pod is None or not held:
             self._end(job, now)
             return
-        began = pod.begun if isinstance(pod, PodClaim) else None
+        since = pod.begun if isinstance(pod, PodClaim) else None
         if job in self._held:
             self._move(job, held, now)
-            self._see_began(job, began, now)
+            self._updates.see_began(job, since, now)
         else:
             found = holders.pod_job(job, pod, held[0].placement, evicts=self._evicts)
-            self._start(found, held, now, since=began)
+            self._start(found, held, now, since=since)
         if isinstance(pod, PodClaim):
-            self._see_checkpoint(job, pod.checkpointed, now)
-            self._see_pod_deadline(job, pod, now)
-            self._see_run_limit(job, pod, now)
+            self._updates.see_pod(job, pod, now)
 
     def _see_nodes(self, nodes: Collection[NodeName], now: float) -> None:
         """Update jobs with device tokens on these nodes, whose GPUs are assumed again."""
@@ -263,87 +243,6 @@ class RunningHolders:
         for job, held in tuple(self._held.items()):
             if any(each.tokens and each.node in nodes for each in held):
                 self._move(job, held, now, is_replaced=True)
-
-    def _current(self, uids: Collection[str]) -> Iterator[tuple[ShownJob, RunningJob]]:
-        """Yield the GPUJobs of these UIDs whose current attempt runs, each with its running job."""
-        for uid in uids:
-            shown = self._ledger.jobs.shown(uid)
-            running = shown and self._queue.state.running.get(job_id(shown.attempt))
-            if shown and running and self._attempts.get(running.job.id) == shown.attempt:
-                yield shown, running
-
-    def _see_begun(self, uids: Collection[str], now: float) -> None:
-        """Use the start time in the status of jobs admitted here, since others know only that."""
-        for shown, running in self._current(uids):
-            self._see_began(running.job.id, self._began(shown.attempt), now)
-
-    def _see_began(self, job: JobId, began: float | None, now: float) -> None:
-        running = self._queue.state.running.get(job)
-        if running is not None and began is not None and min(began, now) != running.started:
-            self._queue.correct_start(job, min(began, now))
-
-    def _see_checkpoints(self, uids: Collection[str], now: float) -> None:
-        """Use the time at which each GPUJob says that it saved its work."""
-        for shown, running in self._current(uids):
-            saved = shown.checkpointed_at
-            self._see_checkpoint(running.job.id, saved.timestamp() if saved else None, now)
-
-    def _see_checkpoint(self, job: JobId, at: float | None, now: float) -> None:
-        """Record the checkpoint; one in the future counts as now."""
-        running = self._queue.state.running.get(job)
-        at = None if at is None else min(at, now)
-        if running is not None and at != running.checkpointed:
-            self._queue.record_checkpoint(job, at)
-
-    def _see_deadlines(self, uids: Collection[str], now: float) -> None:
-        for shown, running in self._current(uids):
-            if not shown.has_ended:
-                ends = shown.ends_at
-                self._see_deadline(running, ends.timestamp() if ends else math.inf, now)
-
-    def _see_pod_deadline(self, job: JobId, pod: PodClaim, now: float) -> None:
-        """Use the deadline of a standalone pod, which the kubelet counts from its start."""
-        running = self._queue.state.running.get(job)
-        if running is None or pod.begun is None or pod.duration is None or pod.duration == math.inf:
-            return
-        self._see_deadline(running, pod.begun + pod.duration, now)
-
-    def see_run_limits(self, now: float) -> None:
-        """Use the present maximum run times for all standalone pods."""
-        for claim in self._ledger.claims.pods.values():
-            self._see_run_limit(pod_id(claim.uid), claim, now)
-
-    def _see_run_limit(self, job: JobId, pod: PodClaim, now: float) -> None:
-        running = self._queue.state.running.get(job)
-        if running is None:
-            return
-        found = limited(running.job, self._limit_of(pod.namespace))
-        if found != running.job:
-            self._queue.update_running(found, running.placements, self._ledger.cluster, now)
-
-    def _see_deadline(self, running: RunningJob, until: float, now: float) -> None:
-        """Record when a running job ends at the latest, if it changed; infinity: no deadline."""
-        expected = running.latest_end
-        if until == expected or abs(until - expected) < SAME_DEADLINE_SECONDS:
-            return
-        duration = None if until == math.inf else max(until - running.started, 1.0)
-        job = dataclasses.replace(running.job, duration=duration)
-        self._queue.update_running(job, running.placements, self._ledger.cluster, now)
-
-    def _see_movable(self, uids: Collection[str], now: float) -> None:
-        """Update whether running jobs may move, which can change while they run."""
-        for shown, running in self._current(uids):
-            if running.job.movable == (shown.movable is not None):
-                continue
-            found = holders.gang_job(
-                shown.attempt, running.placements, shown, None, observed=self._observed
-            )
-            if running.job.movable != found.movable:
-                job = dataclasses.replace(running.job, movable=found.movable)
-                if found.movable:
-                    seconds = found.model_fallback_seconds
-                    job = dataclasses.replace(job, gang=found.gang, model_fallback_seconds=seconds)
-                self._queue.update_running(job, running.placements, self._ledger.cluster, now)
 
     def _start(self, job: Job, held: Held, now: float, *, since: float | None = None) -> None:
         self._held[job.id] = held

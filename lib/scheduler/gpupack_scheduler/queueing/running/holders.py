@@ -26,9 +26,10 @@ from gpupack_placement import (
 from gpupack_queue import Job, JobId, Tenant
 from gpupack_scheduler.ledger.claims import Allocation, DeviceTokens, PodClaim
 from gpupack_scheduler.ledger.jobs import ShownJob
+from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.terminating import TerminatingHolder
-from gpupack_scheduler.ledger.workers import AttemptKey
-from gpupack_scheduler.queueing.request import POD_NAME, job_id
+from gpupack_scheduler.ledger.workers import AttemptKey, WorkerKey
+from gpupack_scheduler.queueing.pending.request import POD_NAME, extra_worker, job_id
 from gpupack_scheduler.requests import gang_request, sharing
 
 
@@ -134,6 +135,22 @@ def pod_job(
         grace_seconds=pod.grace,
         preemptible=evicts,
     )
+
+
+def has_ended(ledger: Ledger, attempt: str) -> bool:
+    """Tell whether a status shows the end of an attempt or extra worker; its pods may still exist.
+
+    `attempt` is UID/NUMBER, or UID/NUMBER+WORKER for an extra worker.
+    """
+    extra = extra_worker(attempt)
+    uid, _, number = (extra[0] if extra else attempt).partition("/")
+    shown = ledger.jobs.shown(uid)
+    if extra is not None and shown is not None:
+        worker = WorkerKey(shown.attempt, shown.least + extra[1] - 1)
+        is_placed = worker in ledger.claims.workers
+        return not is_placed or str(shown.attempt.number) != number
+    attempts = shown.attempts if shown else ()
+    return any(str(each.number) == number and each.finished_at for each in attempts)
 
 
 def _asked(held: Grant) -> Share:

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupack_scheduler.queueing.operations.operation import Operation, Operations
-from gpupack_scheduler.queueing.operations.phases import (
+from gpupack_scheduler.queueing.operations.operation import (
     NEXT,
     Event,
     ImpossibleEvent,
+    Operation,
+    Operations,
     Phase,
     next_phase,
 )

@@ -18,10 +18,9 @@ from gpupack_crds.gpucohort import IdlePods
 from gpupack_queue import Queue
 from gpupack_scheduler.ledger.claims import PodClaim, State
 from gpupack_scheduler.ledger.ledger import Ledger
-from gpupack_scheduler.queueing.conditions import Note, name_of
-from gpupack_scheduler.queueing.eviction import Eviction
-from gpupack_scheduler.queueing.quotas import QuotaStores
-from gpupack_scheduler.queueing.request import pod_id
+from gpupack_scheduler.queueing.pending.request import pod_id
+from gpupack_scheduler.queueing.pods.conditions import Eviction, Note, name_of
+from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 
 MAX_AT_ONCE: Final = 20
 """Maximum of simultaneous evictions of one namespace, whose budgets may delay them; others follow

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from gpupack_crds import names
-from gpupack_crds.gpujob_status import Preemption, RunLimit
+from gpupack_crds.gpujob_status import Preemption
 from gpupack_crds.placement import NodePlacement, WorkerPlacement, by_node, by_worker
 from gpupack_kubeclient import objects
 from gpupack_placement import Gang, Request
@@ -26,7 +26,7 @@ from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.ledger.claims import Allocation
 from gpupack_scheduler.ledger.gated_pod import GatedPodSpec
 from gpupack_scheduler.ledger.placed_job import PlacedPreemption
-from gpupack_scheduler.queueing.request import GatedPodRequest
+from gpupack_scheduler.queueing.pending.request import GatedPodRequest
 from gpupack_scheduler.requests import pod_request, pod_resources
 from gpupack_scheduler.requests.needs import Needs
 
@@ -39,14 +39,8 @@ class PodPlace(NodePlacement, frozen=True):
     pinned: bool = False
 
 
-def ask_of(
-    pod: objects.Pod,
-    observed: Collection[str],
-    *,
-    max_priority: int,
-    limit: RunLimit | None = None,
-) -> GatedPodRequest:
-    """Return the request of a pod behind the gate; `limit`: the maximum run time by its cohort.
+def ask_of(pod: objects.Pod, observed: Collection[str], *, max_priority: int) -> GatedPodRequest:
+    """Return the request of a pod behind the gate.
 
     Raises:
         RequestInvalid: it cannot be served, or its rules about nodes are too long; filter
@@ -55,7 +49,7 @@ def ask_of(
     if not isinstance(pod.spec, GatedPodSpec):
         raise RequestInvalid("its rules about nodes are read when kube-scheduler asks")
     ask = pod_request.of_gated(pod, pod.spec, observed, max_priority=max_priority)
-    return GatedPodRequest(pod=pod, ask=ask, gang=Gang(1, ask.served()), limit=limit)
+    return GatedPodRequest(pod=pod, ask=ask, gang=Gang(1, ask.served()))
 
 
 def tickets_of(pod: objects.Pod, observed: Collection[str]) -> dict[str, int]:

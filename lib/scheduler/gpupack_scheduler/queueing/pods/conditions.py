@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditions of pods about their GPUs: idle for too long, failed, or on a node that is gone."""
+"""What happens to standalone pods because of their GPUs: conditions in their statuses, evictions.
+
+Conditions say that GPUs are idle for too long, that one failed, or that the node is gone.
+"""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -68,6 +71,17 @@ class Note:
     text: str
     advice: str = ""
     gpus: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Eviction:
+    """A pod that must end; `reason` and `why` (after «evicted») are for its owner."""
+
+    uid: str
+    namespace: str
+    name: str
+    reason: str
+    why: str
 
 
 def name_of(claim: PodClaim) -> objects.ObjectMeta:
