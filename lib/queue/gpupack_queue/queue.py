@@ -273,7 +273,6 @@ class Queue:
             NotHeld: the preemptor does not wait.
         """
         state = self._state
-        state.fallbacks.keep(decision.job, state.pending, cluster, decision.placements)
         entry = state.pending.get(decision.job)
         if entry is None:
             raise NotHeld(f"job {decision.job} does not wait")
@@ -359,7 +358,6 @@ class Queue:
         state = self._state
         before = state.running_victims()
         del state.reserved[reservation.job.id]
-        state.fallbacks.forget_places(reservation.job.id)
         state.quota.usage.add(reservation.job.tenant, reservation.charge, sign=-1)
         for other in before - state.running_victims():
             running = state.running.get(other)

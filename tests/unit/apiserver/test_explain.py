@@ -47,6 +47,21 @@ async def test_a_pending_job_gets_its_position_and_advice(explain, full, job):
     assert "0 of 2 nodes fit" in found["message"]
 
 
+async def test_a_job_with_an_order_of_models_shows_which_it_may_use(explain, full, job):
+    order = {"gpuModels": ["H300", "H100"], "gpuModelFallback": {"afterSeconds": 600}}
+    job("first", spec={"gpus": 4, **order})
+    job("second", spec={"gpus": 4})
+    found = await explain("first")
+    assert found["models"] == {
+        "permitted": ["H300", "H100"],
+        "following": [],
+        "following_at": None,
+        "skipped": ["H300"],
+    }
+    assert "it does not wait for H300, on which it can never start" in found["message"]
+    assert (await explain("second"))["models"] is None
+
+
 async def test_jobs_of_hidden_namespaces_are_only_counted(explain, full, job):
     for name in ("x", "y"):
         job(name, namespace="aside", spec={"gpus": 4})

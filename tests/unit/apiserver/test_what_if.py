@@ -130,6 +130,23 @@ async def test_node_rules_of_the_template_are_applied(ask, model):
     assert (await ask(with_job(template=template)))["outcome"] == "Never"
 
 
+async def test_a_waiting_job_with_an_order_of_models_shows_when_the_next_is_permitted(
+    ask, runs, model
+):
+    for name in ("a", "b"):
+        runs(f"on-{name}", name, 0, 1, 2, 3)
+    model.ledger.nodes.upsert(node("c"))
+    model.ledger.gpus.upsert(gpu_node("c", model="NVIDIA A100-SXM4-80GB"))
+    order = {"gpuModels": ["H100", "A100"], "gpuModelFallback": {"afterSeconds": 600}}
+    found = await ask(with_job(**order))
+    assert found["outcome"] == "Waits"
+    assert found["models"]["permitted"] == ["H100"]
+    assert found["models"]["following"] == ["A100"]
+    assert found["models"]["following_at"] == found["start"]["at"]
+    assert 590 < found["estimated_wait_seconds"] <= 600
+    assert (await ask(with_job(gpuModels=["H100", "A100"])))["outcome"] == "Starts"
+
+
 async def test_excluded_nodes_are_not_used(ask):
     (worker,) = (await ask())["workers"]
     (other,) = (await ask(TEAM | {"without_nodes": [worker["node"]]}))["workers"]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from placement_builders import A100, H100, node
 from queue_world import PATIENT, World, limit, quota, with_rules
 
-from gpupack_placement import Request
-from gpupack_queue import NO_PREEMPTION, At, JobId, Quotas, WaitReason, WhatIf
+from gpupack_placement import DeviceUuid, Grant, MilliGpu, NodeName, Placement, Request
+from gpupack_queue import NO_PREEMPTION, At, JobId, Preempt, Quotas, WaitReason, WhatIf
 from gpupack_queue.pending.model_fallback import permitted_models
 from gpupack_queue.queue import Queue
 
@@ -231,6 +231,16 @@ def test_reserved_places_of_a_later_model_are_used_although_the_wait_begins_agai
     assert world.where["a"] == "amp/0"
     world.now = STEP + 100
     world.maintain("amp/0").decide()
+    assert world.where["a"] == "amp/1"
+
+
+def test_places_that_were_written_for_a_job_are_used_although_its_wait_begins_again():
+    world = busy(mixed()).submit("a", **ordered("H100", "A100"))
+    grant = Grant(DeviceUuid("amp/1"), MilliGpu(1000), 40_000)
+    places = (Placement(NodeName("amp"), (grant,)),)
+    world.queue.reserve(Preempt(JobId("a"), (), places), world.cluster, 0.0)
+    assert world.explain("a").models.models == ("H100",)
+    world.decide()
     assert world.where["a"] == "amp/1"
 
 

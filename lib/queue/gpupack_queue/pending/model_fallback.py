@@ -53,7 +53,6 @@ def permitted_models(
     since: float,
     step_seconds: float,
     now: float,
-    at_least: int = 0,
 ) -> PermittedModels:
     """Return the models that a job may use which has waited since then.
 
@@ -63,12 +62,11 @@ def permitted_models(
         since: the start of its waiting time, seconds.
         step_seconds: the waiting time that permits one more model.
         now: seconds.
-        at_least: the number of models that are permitted in any case.
     """
     usable = [number for number, can in enumerate(can_start) if can]
     bounds = [*usable[1:], len(models)]
     steps = [(since + step * step_seconds, bound) for step, bound in enumerate(bounds)]
-    number = max(at_least, bounds[0], *(bound for at, bound in steps if at <= now))
+    number = max((bound for at, bound in steps if at <= now), default=bounds[0])
     later = tuple((at, bound) for at, bound in steps if at > now and bound > number)
     next_at, bound = later[0] if later else (inf, number)
     skipped = tuple(
@@ -79,15 +77,11 @@ def permitted_models(
 
 @dataclass(frozen=True, slots=True)
 class _OrderedJob:
-    """A pending job as it was submitted, with all models.
-
-    `kept`: the number of models that it may use for places that are reserved for it.
-    """
+    """A pending job as it was submitted, with all models."""
 
     job: Job
     since: float
     permitted: PermittedModels
-    kept: int = 0
 
 
 @dataclass(slots=True)
@@ -170,24 +164,6 @@ class ModelFallbacks:
         for at, number in ordered.permitted.later:
             yield at, with_models(gang, gang.request.models[:number])
 
-    def keep(self, job: JobId, pending: PendingJobs, cluster: Cluster, places: Places) -> None:
-        """Permit the models of places that are reserved for a pending job."""
-        ordered = self._jobs.get(job)
-        if ordered is None:
-            return
-        kept, gang = _models_in_use(ordered.job, cluster, places), ordered.job.gang
-        self._jobs[job] = replace(ordered, kept=kept)
-        self._unchecked[job] = None
-        if kept > len(ordered.permitted.models):
-            pending.change_gang(job, with_models(gang, gang.request.models[:kept]))
-
-    def forget_places(self, job: JobId) -> None:
-        """Record that no places are reserved for the job any more."""
-        ordered = self._jobs.get(job)
-        if ordered is not None and ordered.kept:
-            self._jobs[job] = replace(ordered, kept=0)
-            self._unchecked[job] = None
-
     def update(
         self,
         pending: PendingJobs,
@@ -234,7 +210,6 @@ class ModelFallbacks:
             since=ordered.since,
             step_seconds=job.model_fallback_seconds or inf,
             now=now,
-            at_least=ordered.kept,
         )
         self._jobs[job_id] = replace(ordered, permitted=found)
         if found.next_at < inf:
