@@ -11,7 +11,6 @@ again.
 """
 
 import dataclasses
-from typing import Final
 
 from gpupack_placement import Placement
 from gpupack_queue import Admit, JobId
@@ -19,12 +18,13 @@ from gpupack_scheduler.ledger.claims import State
 from gpupack_scheduler.ledger.workers import AttemptKey, WorkerKey
 from gpupack_scheduler.queueing.notices import OpenGate
 from gpupack_scheduler.queueing.observed_queue import ObservedQueue
-from gpupack_scheduler.queueing.operations.operation import Event, Operation, Operations
+from gpupack_scheduler.queueing.operations.operation import (
+    MAX_UNWRITTEN,
+    Event,
+    Operation,
+    Operations,
+)
 from gpupack_scheduler.queueing.pending.request import GatedPodRequest, extra_worker, job_id
-
-MAX_UNWRITTEN: Final = 32
-"""Maximum of admitted attempts that the operator has yet to write: it submits one after the other,
-and each is held for a few seconds only."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class Submissions:
             self._queue.withdraw(job, self._ledger.cluster)
 
     def start(self, job: JobId) -> None:
-        """Remove a job that has its places; the queue is told of its start by its holder."""
+        """Remove a job that has its places. Its start is reported by what it holds."""
         self._remove(job, Event.STARTED)
 
     def see_jobs(self, uids: Collection[str], now: float) -> None:

@@ -13,6 +13,7 @@ from gpupack_crds.placement import by_worker
 from gpupack_crds.plan import PlanRefusal, PlanResponse
 from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.ledger.placed_job import PlacedJob
+from gpupack_scheduler.queueing import admissions
 from gpupack_scheduler.queueing.settings import QueueSettings
 
 AT_ONCE = {"minRunSeconds": 0, "victimTimeoutSeconds": 100}
@@ -376,3 +377,26 @@ def test_a_time_that_cannot_be_right_counts_as_the_time_of_the_restart(world, si
     after.now += 2
     after.decide()
     assert "uid-two/1" in after.owner.queue.state.stuck
+
+
+def test_a_preemption_is_discarded_with_an_admission_that_is_held_back(world, monkeypatch):
+    """It was planned with the admission in place; the next cycle decides again."""
+    world.decisions = dataclasses.replace(world.decisions, queue=settings(minRunSeconds=100))
+    world.use(world.new_ledger())
+    world.add_node("a")
+    promise(world)
+    for name in ("one", "two"):
+        world.asks(name, gpus=2, namespace="guest")
+        world.written(name, namespace="guest")
+    assert world.asks("mine", gpus=2).preemption is None
+    assert isinstance(world.asks("other", namespace="guest"), PlanRefusal)
+    world.now += 101
+    world.add_node("c", gpus=1)
+    mine = world.attempt("mine")
+    monkeypatch.setattr(admissions, "MAX_UNWRITTEN", 0)
+    world.owner.decide()
+    assert (world.called(), world.owner.preemption(mine)) == ([], None)
+    monkeypatch.undo()
+    world.decide()
+    assert set(world.called()) == {"mine", "other"}
+    assert world.owner.preemption(mine) is not None

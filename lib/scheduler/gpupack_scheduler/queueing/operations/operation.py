@@ -24,8 +24,8 @@ from gpupack_queue import JobId
 D = TypeVar("D")
 
 MAX_UNWRITTEN: Final = 32
-"""Maximum of operations of one kind that are yet to be written: the operator writes one after the
-other, and each is held for a few seconds only."""
+"""Maximum of operations of one kind, and of admitted attempts, that are yet to be written: the
+operator writes one after the other, and each is held for a few seconds only."""
 
 
 class Phase(StrEnum):
