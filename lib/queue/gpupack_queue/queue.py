@@ -319,9 +319,9 @@ class Queue:
         self._measure(cluster)
         before, charge = state.running_victims(), state.quota.charge(cluster, places)
         ending = (job.id,) if victims is None else tuple(victims)
-        state.reserved[job.id] = Reservation(
-            job, places, ending, since, charge, in_place, state.grace_seconds(ending)
-        )
+        own_grace = job.grace_seconds if victims is None else 0.0
+        grace = max(state.grace_seconds(ending), own_grace)
+        state.reserved[job.id] = Reservation(job, places, ending, since, charge, in_place, grace)
         for running in map(state.running.get, set(ending) - before):
             if running is not None:
                 state.quota.usage.add(running.job.tenant, running.charge, sign=-1)

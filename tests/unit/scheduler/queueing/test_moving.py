@@ -128,6 +128,21 @@ def test_a_process_that_starts_during_a_move_keeps_its_gpus(pods_remain):
     assert after.asks("train", attempt=2, gpus=2).placement == preemption.placement
 
 
+@pytest.mark.parametrize(("seconds", "is_kept"), [(89, True), (91, False)])
+def test_a_moved_job_has_the_same_time_to_end_after_a_restart(seconds, is_kept):
+    """Its grace period of 30 s and the timeout of 120 s began with the decision."""
+    before = new_world()
+    runs(before, "train", "a", 0, 1)
+    maintain(before, "a")
+    after = new_world()
+    after.ledger.pods.upsert(pod("w", on="a", devices=whole("a", 0, 1), worker=("train", 1, 0)))
+    after.now = before.now + 60
+    writes(after, "train", orders(before)["uid-train/1"].preemption)
+    after.now += seconds
+    after.decide()
+    assert ("uid-train/1" in after.owner.queue.state.reserved) == is_kept
+
+
 @pytest.mark.parametrize("end", ["gone", "suspended", "forgotten"])
 def test_the_reserved_gpus_of_a_moved_job_that_does_not_return_are_free_for_any_job(world, end):
     worker = runs(world, "train", "a", 0, 1)

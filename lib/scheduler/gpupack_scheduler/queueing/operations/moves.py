@@ -180,8 +180,8 @@ class Moves:
         """Reserve the places of a job that was not submitted again since this process started.
 
         A revision reserves nothing for a victim of a preemption, or for a job that was backfilled
-        on an estimate: the queue head waits for these GPUs. The time to submit a job that has ended
-        counts from now: while no process led it could not be submitted.
+        on an estimate: the queue head waits for these GPUs. Once its pods are gone, the time that a
+        job has to be submitted counts from now: while no process led it could not be submitted.
         """
         job, uid, state = job_id(shown.attempt), shown.attempt.job_uid, self._queue.state
         if job in self.operations or self.is_over(uid, written):
@@ -196,11 +196,12 @@ class Moves:
         running, places = state.running.get(job), tuple(each.placement for each in placed)
         found = running.job if running else holders.gang_job(shown.attempt, places, shown, None)
         since = status.decided_at(written, now)
+        is_ending = not is_revised and any(self._ledger.claims.pods_of_attempt(shown.attempt))
         self._queue.reserve_for_move(
             found,
             places,
             self._ledger.cluster,
-            since if running else now,
+            since if running or is_ending else now,
             in_place=is_revised,
         )
         move = Move(job, places, status.move_reason(written))
