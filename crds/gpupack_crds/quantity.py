@@ -6,6 +6,7 @@ second, which is a third of the start of the extender.
 """
 
 import decimal
+import functools
 import re
 from typing import Final
 
@@ -69,6 +70,7 @@ def whole(quantity: str | float) -> int:
     return _ceiling(amount(quantity))
 
 
+@functools.lru_cache(maxsize=1024)
 def amount(quantity: str | float) -> decimal.Decimal:
     """Return a quantity of any resource, for comparisons.
 

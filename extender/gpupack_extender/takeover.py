@@ -19,9 +19,13 @@ the watch of a kind with few changes reaches it only with its next bookmark, up 
 """
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable, Iterable
 from typing import Protocol
+
+
+log = logging.getLogger(__name__)
 
 
 class Listed(Protocol):
@@ -90,11 +94,13 @@ class Takeover:
     def has_no_predecessor(self, term: int) -> None:
         """Request all lists now: in this term no earlier leader's pod exists any more."""
         if term == self.terms and not self._is_settled:
+            log.info("no earlier leader's pod exists: listing all objects")
             self._has_predecessor = False
             self._list()
 
     def _settle(self) -> None:
         if not self.is_settled:
+            log.info("plans of an earlier leader have expired: listing all objects")
             self._is_settled = True
             self._list()
 
@@ -108,6 +114,8 @@ class Takeover:
         """Whether no write of a predecessor can be under way."""
         if not (self._is_settled or self._has_predecessor):
             self._is_settled = self.is_complete and not self._awaits_plans()
+            if self._is_settled:
+                log.info("no plan of an earlier leader can be under way")
         return self._is_settled
 
     @property
