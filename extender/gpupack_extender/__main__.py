@@ -1,52 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entry point of the extender: settings from the environment, until SIGTERM."""
+"""Entry point of the extender."""
 
-import asyncio
 import gc
-import logging
-import os
-import resource
-import sys
-from typing import Final
-
-from gpupack_extender import app
-from gpupack_extender.settings import Settings
-from gpupack_httpserver.process import run_until_signal
-from gpupack_kubeclient.client import Api
-from gpupack_kubeclient.environment import SettingsInvalid, error_text
-
-log = logging.getLogger(__name__)
-
-YOUNG_OBJECTS: Final = 20_000
-"""Objects after which Python looks for garbage cycles. Of what the extender keeps little is garbage:
-with Python's 700 a tenth of its time would go into looking at it."""
-
-
-def main() -> None:
-    """Run the extender; exit non-zero when an essential task dies."""
-    try:
-        settings = Settings.from_environ(os.environ)
-    except SettingsInvalid as error:
-        sys.exit(f"gpupack-extender: {error_text(error, os.environ)}")
-
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS)
-
-    # kube-scheduler holds a connection for each worker of a gang that gathers, up to a thousand.
-    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
-
-    async def extend(stop: asyncio.Event) -> None:
-        # A separate connection, so that many waiting calls do not delay the watch of the Lease.
-        async with Api.connect(os.environ) as api, Api.connect(os.environ) as leases:
-            log.info(
-                "verbs on 127.0.0.1:%s, plan API on :%s",
-                *(settings.serving.verbs_port, settings.serving.plan_port),
-            )
-            await app.run(app.build(settings, api, leases), stop)
-
-    run_until_signal(extend, log_level=settings.log_level)
-
 
 if __name__ == "__main__":
+    # Imports make hundreds of thousands of objects and no garbage: to look for it takes a sixth of
+    # their time.
+    gc.disable()
+    from gpupack_extender.main import main
+
     main()

@@ -24,7 +24,6 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-
 log = logging.getLogger(__name__)
 
 
