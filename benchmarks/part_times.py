@@ -7,6 +7,7 @@
 import os
 import time
 from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ PARTS = {
 """First words of a component's command lines; the first match counts."""
 FIRST_WORDS = 4
 TICKS = os.sysconf("SC_CLK_TCK")
+STARTED_AT = 19
+"""Column of /proc/PID/stat after the command's name: ticks from the boot to the process's start."""
 IDLE = (3, 4)
 """Columns of /proc/stat: idle, and waiting for I/O."""
 
@@ -57,6 +60,25 @@ class Meter:
 
 def _by_process() -> dict[tuple[str, int], float]:
     """Return CPU seconds by component and process."""
+    return {
+        process: (int(figures[11]) + int(figures[12])) / TICKS
+        for process, figures in _processes().items()
+    }
+
+
+def first_start(parts: Collection[str]) -> float:
+    """Return when the first process of these components started, by the monotonic clock.
+
+    Raises:
+        ValueError: none runs.
+    """
+    now, since_boot = time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME)
+    ticks = [int(f[STARTED_AT]) for (part, _), f in _processes().items() if part in parts]
+    return now - since_boot + min(ticks) / TICKS
+
+
+def _processes() -> dict[tuple[str, int], list[str]]:
+    """Return the columns of /proc/PID/stat after the command's name by component and process."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         pid = int(folder.name)
@@ -70,7 +92,7 @@ def _by_process() -> dict[tuple[str, int], float]:
         if pid == os.getpid():
             part = "benchmark"
         if part is not None:
-            found[part, pid] = (int(figures[11]) + int(figures[12])) / TICKS
+            found[part, pid] = figures
     return found
 
 

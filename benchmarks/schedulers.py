@@ -36,6 +36,12 @@ class Scheduler:
     percentage: int | None = None
     limited: bool = True
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Its own processes, by the names of part_times."""
+        gpupack = self.resource == names.GPU
+        return ("extender", "kube-scheduler of gpupack") if gpupack else ("stock kube-scheduler",)
+
 
 OURS = Scheduler("gpupack", names.SCHEDULER_NAME, names.GPU)
 STOCK = Scheduler("stock, default", "stock", EXTENDED_RESOURCE)

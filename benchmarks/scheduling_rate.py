@@ -3,6 +3,7 @@
 
     sudo PYTHONPATH=tests/e2e .dev/venv/bin/python benchmarks/scheduling_rate.py
         [--nodes 1000 5000] [--turns 3] [--job-turns 1] [--no-rest] [--write]
+        [--schedulers gpupack stock-unlimited]
 
 On the cluster of `make cluster-up`, with so many simulated nodes (kwok) of 8 GPUs.
 
@@ -21,10 +22,11 @@ comes, whose client sends 50 requests a second and so binds no more pods; the sa
 limit; and that one with percentageOfNodesToScore 100. Only the one that is measured runs, one
 replica of it, next to the cluster's own. Times are those at which a watch of this process shows
 things. `cores` are the busy cores by component, from the first pod with a node on; `others` is the
-machine's other work.
+machine's other work. `first_seconds` is the time from the start of the scheduler's first process to
+the first pod with a node, `requests` what the API server answered from then on.
 
-Prints a line of JSON for each turn, and a table; --write makes the report in docs/reports and the
-table in docs/queueing/measurements.md.
+Prints a line of JSON for each turn, and tables; --write makes the report in docs/reports and the
+tables in docs/queueing/measurements.md.
 """
 
 import argparse
@@ -38,12 +40,13 @@ import sys
 from collections import Counter
 from typing import Any
 
+import documents
 import schedulers
 from documents import replaced, row
 from harness import ROOT, STATE, SYSTEM_NAMESPACE, Kube
-from part_times import Meter
+from part_times import Meter, first_start
 from parts import Ledger, ledger_reader
-from schedulers import OURS, STOCK, Scheduler
+from schedulers import OURS, STOCK, UNLIMITED, Scheduler
 from simulated_fleet import GPUS_PER_NODE, delete_all, fleet, for_all, gpujob, pod_spec
 from watched_pods import Seen, watched
 
@@ -55,7 +58,7 @@ from gpupack_kubeclient.resources import JOBS, PODS
 
 DOCS = ROOT / "docs"
 REPORT, DOCUMENT = DOCS / "reports" / "scheduling-rate.json", DOCS / "queueing/measurements.md"
-MARK = "scheduling rate"
+MARK, COSTS_MARK = "scheduling rate", "processor time of a pod"
 NAMESPACE = "scheduling-rate"
 SIZES = {1: 0.4, 2: 0.2, 4: 0.2, 8: 0.2}
 """GPUs of a pod, and their probability."""
@@ -64,6 +67,11 @@ ROUNDS_OF_JOBS = 8
 SEED = 1
 WAITING, REST_SECONDS, SETTLE_SECONDS = 1000, 60.0, 20.0
 TIMEOUT_SECONDS = 900.0
+REQUESTS = re.compile(r"^apiserver_request_total{(.*)} (\S+)$", re.MULTILINE)
+LABEL = re.compile(r'(\w+)="([^"]*)"')
+WRITES = {"POST", "PUT", "PATCH", "APPLY"}
+LEAST_OF_A_POD = 0.05
+"""Requests for a pod below which they are others' and not shown."""
 
 Json = dict[str, Any]
 
@@ -117,7 +125,7 @@ class Bench:
             await self._create(scheduler, "pod", gpus)
             await seen.until(lambda: len(seen.present) == len(gpus), seconds=TIMEOUT_SECONDS)
             with schedulers.running(scheduler, self._system, self._paths):
-                busy = await self._placed(seen, len(gpus))
+                busy = await self._placed(seen, len(gpus), scheduler)
             by_uid = {uid: gpus[_number(each.metadata.name)] for uid, each in seen.present.items()}
             report = rates(seen) | self._packing(seen, by_uid) | busy
             await self._delete(seen, PODS.collection(NAMESPACE))
@@ -130,8 +138,9 @@ class Bench:
                 if scheduler is OURS:
                     await asyncio.to_thread(schedulers.wait_leader, self._system)
                 await for_all(enumerate(workers), lambda each: self._create_job(scheduler, *each))
-                busy = await self._placed(seen, sum(workers))
+                busy = await self._placed(seen, sum(workers), scheduler)
                 report = rates(seen) | self._packing(seen, dict.fromkeys(seen.nodes, 1)) | busy
+                del report["first_seconds"]  # The pods are created after the scheduler's start.
                 kind = GPUJOBS if scheduler is OURS else JOBS
                 await self._delete(seen, kind.collection(NAMESPACE))
         return report
@@ -142,7 +151,7 @@ class Bench:
         async with watched(self._api, NAMESPACE) as seen:
             with schedulers.running(OURS, self._system, self._paths):
                 await self._create(OURS, "holder", [GPUS_PER_NODE] * self._nodes)
-                await self._placed(seen, self._nodes)
+                await self._placed(seen, self._nodes, OURS)
                 report["none_pending"] = await self._minute(ledger)
                 await self._create(OURS, "waits", [1] * WAITING)
                 report["they_wait"] = await self._minute(ledger)
@@ -173,12 +182,30 @@ class Bench:
         else:
             await self._api.create(JOBS, job(scheduler, name, workers), namespace=NAMESPACE)
 
-    async def _placed(self, seen: Seen, count: int) -> Json:
-        """Wait until so many have a node; return the busy cores since the first."""
+    async def _placed(self, seen: Seen, count: int, scheduler: Scheduler) -> Json:
+        """Wait until so many have a node; return the costs since the first."""
         await seen.until(lambda: bool(seen.bound), seconds=TIMEOUT_SECONDS)
-        meter = Meter()
+        first, meter = min(seen.bound.values()), Meter()
+        started, before = first_start(scheduler.parts), await self._requests()
         await seen.until(lambda: len(seen.bound) >= count, seconds=TIMEOUT_SECONDS)
-        return {"busy": meter.spent()}
+        busy, requests = meter.spent(), await self._requests() - before
+        by_pod = {
+            what: round(number / count, 2)
+            for what, number in requests.items()
+            if number >= LEAST_OF_A_POD * count
+        }
+        return {"first_seconds": round(first - started, 2), "busy": busy, "requests": by_pod}
+
+    async def _requests(self) -> Counter[str]:
+        """Return the writes that the API server has answered so far, by verb and resource."""
+        text = await asyncio.to_thread(self._system.insist, "get", "--raw", "/metrics")
+        found = Counter[str]()
+        for line in REQUESTS.finditer(text):
+            labels = dict(LABEL.findall(line[1]))
+            if labels["verb"] in WRITES:
+                path = (labels["verb"], labels["resource"], labels["subresource"])
+                found[" ".join(filter(None, path))] += int(float(line[2]))
+        return found
 
     def _packing(self, seen: Seen, gpus: dict[str, int]) -> Json:
         used: Counter[str] = Counter()
@@ -226,6 +253,7 @@ async def measure(cluster: Cluster, nodes: int, options: argparse.Namespace) -> 
     report: Json = {"nodes": nodes, "pods": [], "jobs": [], "rest": None}
     rounds = min(ROUNDS_OF_JOBS, nodes * GPUS_PER_NODE // sum(WORKERS))
     gpus, workers = sizes(options.pods), list(WORKERS * rounds)
+    chosen = [each for each in schedulers.ALL if each.name in options.schedulers]
 
     def tell(what: str, scheduler: Scheduler, turn: int, found: Json) -> None:
         line = {"scheduler": scheduler.title, "turn": turn, **found}
@@ -235,10 +263,10 @@ async def measure(cluster: Cluster, nodes: int, options: argparse.Namespace) -> 
     async with Api.connect({"KUBECONFIG": str(cluster.kubeconfig)}) as api:
         bench = Bench(cluster, api, nodes)
         for turn in range(options.turns):
-            for scheduler in schedulers.ALL:
+            for scheduler in chosen:
                 tell("pods", scheduler, turn, await bench.pods(scheduler, gpus))
         for turn in range(options.job_turns):
-            for scheduler in (OURS, STOCK):
+            for scheduler in [each for each in (OURS, STOCK) if each in chosen]:
                 tell("jobs", scheduler, turn, await bench.jobs(scheduler, workers))
         if nodes == min(options.nodes) and options.rest:
             with ledger_reader(system) as ledger:
@@ -249,8 +277,9 @@ async def measure(cluster: Cluster, nodes: int, options: argparse.Namespace) -> 
 
 def table(reports: list[Json]) -> str:
     """Return the table in Markdown: medians over turns, and of the ratios within each turn."""
-    columns = ("", "nodes", "scheduler", "pods/s", "against the stock default")
-    lines = [row((*columns, "nodes used", "nodes wholly free")), row(["---"] * 7)]
+    columns = ["", "nodes", "scheduler", "first after (s)", "pods/s", "against the stock default"]
+    columns += ["against the unlimited client", "nodes used", "nodes wholly free"]
+    lines = [row(columns), row(["---"] * len(columns))]
     for report in reports:
         for what in ("pods", "jobs"):
             for scheduler in schedulers.ALL:
@@ -261,16 +290,51 @@ def table(reports: list[Json]) -> str:
 
 
 def _cells(turns: list[Json], scheduler: Scheduler) -> tuple[str, ...]:
-    mine = [each for each in turns if each["scheduler"] == scheduler.title]
-    stock = [each for each in turns if each["scheduler"] == STOCK.title]
+    mine = _turns_of(turns, scheduler)
     if not mine:
         return ()
-    ratios = [
-        a["pods_per_second"] / b["pods_per_second"] for a, b in zip(mine, stock, strict=False)
-    ]
     figures = ("pods_per_second", "nodes_used", "nodes_free")
     rate, used, free = (spread([each[figure] for each in mine]) for figure in figures)
-    return rate, f"{statistics.median(ratios):.2f}" if ratios else "-", used, free
+    firsts = [each["first_seconds"] for each in mine if "first_seconds" in each]
+    first = f"{statistics.median(firsts):.1f}" if firsts else "-"
+    ratios = [_ratio(mine, _turns_of(turns, other)) for other in (STOCK, UNLIMITED)]
+    return first, rate, *ratios, used, free
+
+
+def _turns_of(turns: list[Json], scheduler: Scheduler) -> list[Json]:
+    return [each for each in turns if each["scheduler"] == scheduler.title]
+
+
+def _ratio(mine: list[Json], others: list[Json]) -> str:
+    """Return the median of the ratios within each turn."""
+    ratios = [
+        a["pods_per_second"] / b["pods_per_second"] for a, b in zip(mine, others, strict=False)
+    ]
+    return f"{statistics.median(ratios):.2f}" if ratios else "-"
+
+
+def costs_table(report: Json) -> str:
+    """Return the table of processor time and requests for a pod, medians over turns."""
+    chosen = [each for each in schedulers.ALL if _turns_of(report["pods"], each)]
+    rows = []
+    for what, cost in (("cores", _milliseconds), ("requests", _requests_of_a_pod)):
+        costs = [[cost(turn) for turn in _turns_of(report["pods"], each)] for each in chosen]
+        unit = "{}, ms" if what == "cores" else "{}, requests"
+        for name in sorted({name for turns in costs for turn in turns for name in turn}):
+            cells = [statistics.median(turn.get(name, 0.0) for turn in turns) for turns in costs]
+            rows.append((unit.format(name), *(f"{cell:.1f}" for cell in cells)))
+    return documents.table(("for a pod", *(each.title for each in chosen)), rows)
+
+
+def _milliseconds(turn: Json) -> dict[str, float]:
+    """Return the processor time for a pod by component; `sum` is without other work."""
+    seconds, pods = turn["busy"]["seconds"], turn["pods"]
+    found = {part: 1e3 * cores * seconds / pods for part, cores in turn["busy"]["cores"].items()}
+    return found | {"sum": sum(found.values()) - found.get("others", 0.0)}
+
+
+def _requests_of_a_pod(turn: Json) -> dict[str, float]:
+    return dict(turn["requests"])
 
 
 def spread(figures: list[float]) -> str:
@@ -291,6 +355,8 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=2000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--job-turns", type=int, default=1)
+    every = [each.name for each in schedulers.ALL]
+    parser.add_argument("--schedulers", nargs="+", choices=every, default=every)
     parser.add_argument("--rest", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--write", action="store_true", help=f"write {REPORT} and {DOCUMENT}")
     options = parser.parse_args()
@@ -315,9 +381,11 @@ def main() -> None:
                 kube.kubectl("delete", "namespace", NAMESPACE)
     print(json.dumps(reports))
     print(table(reports))
+    print(costs_table(reports[0]))
     if options.write:
         REPORT.write_text(json.dumps(reports, indent=1) + "\n")
-        DOCUMENT.write_text(replaced(DOCUMENT.read_text(), MARK, table(reports)))
+        text = replaced(DOCUMENT.read_text(), MARK, table(reports))
+        DOCUMENT.write_text(replaced(text, COSTS_MARK, costs_table(reports[0])))
 
 
 if __name__ == "__main__":
