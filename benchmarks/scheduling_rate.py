@@ -334,7 +334,7 @@ def _milliseconds(turn: Json) -> dict[str, float]:
 
 
 def _requests_of_a_pod(turn: Json) -> dict[str, float]:
-    return dict(turn["requests"])
+    return dict(turn.get("requests", {}))
 
 
 def spread(figures: list[float]) -> str:
