@@ -185,13 +185,13 @@ class Queue:
         state = self._state
         self._pass_time(now)
         stopping = job.id in state.running_victims()
-        before = state.running.remove(job.id)
+        before = state.running.get(job.id)
         if before is None:
             raise NotHeld(f"job {job.id} does not run")
         charge = state.quota.charge(cluster, places)
         job = without_unused_models(job, cluster, places)
         running = replace(before, job=job, placements=places, charge=charge)
-        state.running.add(running)
+        state.record_change(before, running)
         state.elastic.record_end(before.job, now)
         state.elastic.record_start(job, now)
         state.quota.held.add(before.job.tenant, before.charge, sign=-1)
@@ -199,8 +199,9 @@ class Queue:
         if not stopping:
             state.quota.usage.add(before.job.tenant, before.charge, sign=-1)
             state.quota.usage.add(job.tenant, running.charge)
-        state.record_release(cluster, before.placements)
-        self._void()
+        if places != before.placements:
+            state.record_release(cluster, before.placements)
+        self._dirty()
 
     def correct_start(self, job: JobId, since: float) -> None:
         """Record the start of a running job that its owner has written down.

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reservations follow starts and ends of jobs: they equal a fresh computation."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placement_builders import node
+from placement_builders import A100, H100, node
 from queue_world import World, cohort, limit, quota, with_rules
 
 from gpupack_placement import Gang, NodeName, Placement, Request
@@ -339,6 +340,66 @@ def test_an_excluded_job_that_fits_earlier_than_estimated_keeps_its_gpus():
     assert not world.queue.cycle(world.cluster, 50.0, world.plan, excluded={"a"}).admitted
 
 
+def change_deadline(world, name, left):
+    """The job runs for at most this much longer, in seconds."""
+    before = world.queue.state.running.get(JobId(name))
+    job = replace(world.jobs[name], duration=world.now + left - before.started)
+    world.jobs[name] = job
+    world.queue.update_running(job, before.placements, world.cluster, world.now)
+
+
+def computed_at(world):
+    return {str(each.job.id): each.computed_at for each in world.queue.state.backfill_reservations}
+
+
+@pytest.mark.parametrize("left", [1.0, 60.0, 5000.0])
+def test_a_changed_deadline_keeps_the_reservations_that_do_not_depend_on_it(left):
+    """`tenant` holds a GPU of n2, where nothing is reserved."""
+    world = World(node("n1", 2), node("n2", 1), rules=EASY)
+    world.runs("long", "n1/0", duration=1000.0).runs("tenant", "n2/0", duration=2000.0)
+    world.submit("gang", 2).submit("asks").decide(at=1)
+    for second in range(2, 9):
+        world.now = float(second)
+        change_deadline(world, "tenant", left)
+        world.submit(f"more{second}").decide()
+    assert computed_at(world)["gang"] == 1
+    assert kept(world)["gang"] == ["n1/0", "n1/1"]
+
+
+@pytest.mark.parametrize(("left", "start"), [(50.0, 1000.0), (1500.0, 1502.0)])
+def test_a_reservation_keeps_its_time_unless_the_job_that_it_waits_for_may_run_longer(left, start):
+    world = World(node("n1", 2), node("n2", 2), rules=EASY)
+    world.runs("long", "n1/0", duration=1000.0).runs("longer", "n2/0", duration=4000.0)
+    world.submit("gang", 2).submit("asks").decide(at=1)
+    world.now = 2.0
+    change_deadline(world, "long", left)
+    world.submit("more").decide()
+    (room,) = world.queue.state.backfill_reservations
+    assert (room.job.id, room.start_at) == ("gang", start)
+
+
+def test_a_job_that_may_run_longer_but_is_not_in_the_way_keeps_the_reservation():
+    world = World(node("n1", 3), rules=EASY)
+    world.runs("long", "n1/0", duration=1000.0).runs("other", "n1/1", duration=900.0)
+    world.submit("gang", 2).submit("asks", duration=2000.0).decide(at=1)
+    world.now = 2.0
+    change_deadline(world, "long", 5000.0)
+    world.submit("more", duration=2000.0).decide()
+    (room,) = world.queue.state.backfill_reservations
+    assert (room.start_at, room.computed_at) == (900.0, 1.0)
+
+
+def test_a_job_uses_the_gpus_of_one_whose_deadline_is_shorter_now():
+    """`gang` can then start on n2, and `small` need not wait for n1."""
+    world = World(node("n1", 2), node("n2", 2, cpu=500), rules=EASY)
+    world.runs("long", "n1/0", duration=1000.0).runs("longer", "n2/0", duration=4000.0)
+    world.submit("gang", 2).submit("small", request=Request(gpus=1, cpu=1000)).decide(at=1)
+    assert "small" not in world.where
+    world.now = 2.0
+    change_deadline(world, "longer", 100.0)
+    assert world.decide().where["small"] == "n1/1"
+
+
 def foreseen_free(world, room):
     """Return the free GPUs by node at the reservation's time, as reserved and by definition."""
     nodes = [each.name for each in world.cluster.nodes()]
@@ -368,6 +429,8 @@ def test_reservations_match_the_running_jobs(data):
         sooner = draw(st.sets(st.sampled_from([*sorted(world.running), ""]), max_size=2)) - {""}
         for name in sooner.union(over):
             world.end(name)
+        for name in draw(st.sets(st.sampled_from([*sorted(world.running), ""]), max_size=2)) - {""}:
+            change_deadline(world, name, float(draw(st.integers(1, 200))))
         gpus, tenant = draw(st.integers(1, 4)), draw(st.sampled_from("abc"))
         world.submit(f"j{number}", gpus, tenant, duration=float(draw(st.integers(5, 300))))
         world.decide()
@@ -375,3 +438,47 @@ def test_reservations_match_the_running_jobs(data):
             if room.placements is not None:
                 found, expected = foreseen_free(world, room)
                 assert found == expected
+
+
+def test_one_tenant_takes_the_reservations_of_no_other():
+    """Each tenant that lacks GPUs has a part of the reservations, and the first has the rest."""
+    rules = with_rules(preemption=NO_PREEMPTION, by_share=False, reserve_after_seconds=0)
+    world = World(*(node(f"n{i}", 2) for i in range(8)), rules=rules)
+    for number in range(8):
+        world.runs(f"r{number}", f"n{number}/0", duration=1000.0 + number)
+    for number in range(12):
+        asked = Request(gpus=2, cpu=number)
+        world.submit(f"many{number}", tenant="many", request=asked)
+    world.decide(at=1)
+    assert kept(world) == {}
+    for number in range(2):
+        world.submit(f"one{number}", 2, "one").submit(f"two{number}", 2, "two")
+    world.submit("asks", tenant="small").decide(at=2).decide(at=3)
+    assert sorted(kept(world)) == ["many0", "many1", "one0", "two0"]
+
+
+def test_the_only_tenant_that_lacks_gpus_has_all_reservations():
+    rules = with_rules(preemption=NO_PREEMPTION, by_share=False, reserve_after_seconds=0)
+    world = World(*(node(f"n{i}", 2) for i in range(6)), rules=rules)
+    for number in range(6):
+        world.runs(f"r{number}", f"n{number}/0", duration=1000.0 + number)
+        world.submit(f"many{number}", tenant="many", request=Request(gpus=2, cpu=number))
+    world.submit("asks", tenant="small").decide(at=2)
+    assert sorted(kept(world)) == ["many0", "many1", "many2", "many3"]
+
+
+@pytest.mark.parametrize("by_share", [True, False])
+def test_shapes_of_one_tenant_that_fit_behind_no_reservation_leave_other_heads_their_turn(by_share):
+    """Whole-cluster gangs fit in no future behind `first`; `other` waits for an A100 of its own."""
+    rules = with_rules(preemption=NO_PREEMPTION, by_share=by_share, reserve_after_seconds=0)
+    world = World(node("n1", 4), node("n2", 2, model=A100), rules=rules)
+    world.runs("r1", "n1/0", duration=1000.0).runs("r2", "n2/0", duration=500.0)
+    world.submit("first", 4, "many", priority=5)
+    for number in range(60):
+        asked = Request(gpus=4, cpu=number, models=(H100,))
+        world.submit(f"many{number}", tenant="many", request=asked, priority=4)
+    world.submit("other", tenant="other", request=Request(gpus=2, models=(A100,)))
+    world.submit("asks", tenant="small", request=Request(gpus=1, models=(A100,)))
+    world.decide(at=1)
+    assert kept(world)["other"] == ["n2/0", "n2/1"]
+    assert "asks" not in world.where

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Properties of random clusters, quotas and jobs. GPUPACK_TEST_CASES sets the number of cases."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 from placement_builders import FIRST_FIT, node
@@ -217,17 +219,54 @@ def test_no_gpu_is_idle_that_a_job_could_use_without_a_delay_of_the_queue_head(h
     for number, (gpus, duration) in enumerate(jobs):
         world.submit(f"j{number}", gpus, duration=duration)
     world.decide(at=1)
+    (reservation,) = world.queue.state.backfill_reservations or [None]
+    start = assert_no_gpu_is_idle(world)
+    assert reservation is None or reservation.start_at == start
+
+
+@cases
+@given(st.data())
+def test_no_gpu_is_idle_after_ends_and_changed_deadlines_either(data):
+    """What the queue remembers of refused jobs and of reservations hides no start."""
+    draw = data.draw
+    world = World(*(node(f"n{i}", 3) for i in range(3)), rules=EASY)
+    for number in range(12):
+        for name in draw(st.sets(st.sampled_from([*sorted(world.running), ""]), max_size=2)) - {""}:
+            if draw(st.booleans()):
+                world.end(name)
+            else:
+                may_run_longer(world, name, draw(st.sampled_from([2.0, 8.0, 40.0])))
+        gpus, seconds = draw(st.integers(1, 3)), draw(st.sampled_from([3.0, 6.0, 30.0]))
+        world.submit(f"j{number}", gpus, duration=seconds).decide()
+        assert_no_gpu_is_idle(world)
+        world.now += 1
+        ended = [
+            str(one.job.id) for one in world.queue.state.running if one.latest_end <= world.now
+        ]
+        for name in ended:
+            world.end(name)
+
+
+def may_run_longer(world, name, left):
+    """The job runs for at most this much longer, in seconds."""
+    before = world.queue.state.running.get(name)
+    job = replace(world.jobs[name], duration=world.now + left - before.started)
+    world.jobs[name] = job
+    world.queue.update_running(job, before.placements, world.cluster, world.now)
+
+
+def assert_no_gpu_is_idle(world):
+    """Assert that each job that waits would delay the queue head; return the head's start."""
     head, *others = world.queue.jobs() or [None]
     if head is None:
-        return
+        return None
     start = head_start(world, head, [])
-    (reservation,) = world.queue.state.backfill_reservations or [None]
-    assert reservation is None or reservation.start_at == start
     for job in others:
         for at in (each.name for each in world.cluster.nodes()):
             placed = place_by_policy(FIRST_FIT, world.cluster, job, candidates=[at])
             if placed is not None:
-                assert head_start(world, head, [(1 + job.duration, placed)]) > start
+                assert head_start(world, head, [(world.now + job.duration, placed)]) > start
+    return start
 
 
 def head_start(world, head, more):

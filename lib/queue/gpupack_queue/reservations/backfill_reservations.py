@@ -406,6 +406,10 @@ class BackfillReservations:
             before = (job for job in self._state.heads if job in self._state.pending)
             found += [job for job in before if job not in starting and job not in found]
         self._state.heads = tuple(found)
+        waiting = self._heads.waiting_tenants()
+        self._state.waiting_tenants = waiting | (
+            frozenset() if complete else self._state.waiting_tenants
+        )
         heads = set(self._state.heads)
         made = {reservation.job.id for reservation in self._computed}
         old = [

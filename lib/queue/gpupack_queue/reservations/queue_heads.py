@@ -3,16 +3,17 @@
 
 The maximum counts reservations, not heads. A head for which nothing can be reserved leaves its
 turn to the next one, but only so often for one tenant: each such head costs a search, and no job
-passes the heads before the search.
+passes the heads before the search. Each tenant that waits for GPUs has one part of a maximum, and
+the first jobs in the order have the rest (TenantParts): no tenant takes all of it.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from math import inf
 from typing import Final
 
 from gpupack_queue.job import Job, JobId, Tenant
 from gpupack_queue.pending.pending_jobs import PendingJob
+from gpupack_queue.reservations.tenant_parts import TenantParts
 from gpupack_queue.state.queue_state import State
 
 MAX_BEHIND_OTHERS: Final = 16
@@ -40,13 +41,12 @@ class QueueHeads:
         """Further jobs without GPUs, which get a reservation if earlier ones cannot have one."""
         self.early: set[JobId] = set()
         """The heads that have not waited long: they hold back only jobs of lower priority."""
-        self._reserving = [0, 0]
-        """The number of heads that may have a reservation: those that have waited, early ones."""
-        self._hopeless: dict[JobId, Tenant] = {}
+        others = state.waiting_tenants
+        self._reserving = [TenantParts(self._maximum, others), TenantParts(self._maximum, others)]
+        """The heads that may have a reservation: those that have waited, early ones."""
+        self._hopeless = TenantParts(inf)
         """The heads that no end of a running job helps."""
-        self._hopeless_of: Counter[Tenant] = Counter()
-        """The number of these heads by tenant."""
-        self._behind_others: set[JobId] = set()
+        self._behind_others = TenantParts(MAX_BEHIND_OTHERS, others)
         """The heads that fit in no future with the reservations of earlier heads."""
         self._owners = self._previous_owners()
         """The jobs that had a reservation before, and have not been tried in this cycle."""
@@ -76,8 +76,8 @@ class QueueHeads:
             if due == inf:
                 return
             self.early.add(entry.job.id)
-        is_owner = self._owners and self._owners.pop(entry.job.id, None) is not None
-        if is_owner or self._may_have_reservation(entry):
+        is_owner = self._owners.pop(entry.job.id, None) is not None
+        if self._may_have_reservation(entry, is_owner=is_owner):
             self._append(entry)
         else:
             self._more.append(entry)
@@ -85,18 +85,16 @@ class QueueHeads:
     def remove(self, job: JobId) -> None:
         """Remove a head for which other places are reserved."""
         self.record_reservation(job)
-        self._reserving[job in self.early] -= job in self
+        self._reserving[job in self.early].discard(job)
         self.early.discard(job)
         self._heads = [head for head in self._heads if head.job.id != job]
         self._more = [head for head in self._more if head.job.id != job]
 
     def record_reservation(self, job: JobId) -> None:
         """Record that the head has a reservation."""
-        if job in self._hopeless or job in self._behind_others:
-            self._reserving[job in self.early] += 1
-            self._behind_others.discard(job)
-            if (tenant := self._hopeless.pop(job, None)) is not None:
-                self._hopeless_of[tenant] -= 1
+        tenant = self._hopeless.discard(job) or self._behind_others.discard(job)
+        if tenant is not None:
+            self._reserving[job in self.early].add(job, tenant)
 
     def record_none(self, job: Job, *, no_end_helps: bool) -> None:
         """Record that nothing can be reserved for the head; later jobs may be heads instead.
@@ -104,18 +102,20 @@ class QueueHeads:
         `no_end_helps`: whatever is reserved for other heads.
         """
         self.record_reservation(job.id)
-        if no_end_helps:
-            self._hopeless[job.id] = job.tenant
-            self._hopeless_of[job.tenant] += 1
-        else:
-            self._behind_others.add(job.id)
-        self._reserving[job.id in self.early] -= 1
+        (self._hopeless if no_end_helps else self._behind_others).add(job.id, job.tenant)
+        self._reserving[job.id in self.early].discard(job.id)
         more, self._more = self._more, []
         for entry in more:
             if self._may_have_reservation(entry):
                 self._append(entry)
             else:
                 self._more.append(entry)
+
+    def waiting_tenants(self) -> frozenset[Tenant]:
+        """Return the tenants with jobs that have a reservation, or would have one with more."""
+        reserving = (tenant for parts in self._reserving for tenant in parts.tenants())
+        behind = (*self._behind_others.tenants(), *(entry.job.tenant for entry in self._more))
+        return frozenset((*reserving, *behind))
 
     def holds_back(self, head: Job, job: Job) -> bool:
         """Tell whether what is reserved for the head is kept from the job."""
@@ -127,25 +127,22 @@ class QueueHeads:
         """Tell whether what is reserved for any head is kept from the job."""
         return any(self.holds_back(head.job, job) for head in self._heads)
 
-    def _may_have_reservation(self, entry: PendingJob) -> bool:
+    def _may_have_reservation(self, entry: PendingJob, *, is_owner: bool = False) -> bool:
         """Tell whether one more job can have a reservation, of the kind that it would have.
 
         Shares go up and down, and the order changes with them. A job with a reservation keeps it,
         as long as no more urgent job lacks one.
         """
-        if self._hopeless_of[entry.job.tenant] >= MAX_HOPELESS:
+        tenant, is_early = entry.job.tenant, entry.job.id in self.early
+        if self._hopeless.count(tenant) >= MAX_HOPELESS or not self._behind_others.may_add(tenant):
             return False
-        is_early, priority = entry.job.id in self.early, entry.job.priority
-        alike = self._reserving[is_early]
-        if alike >= self._maximum or len(self._behind_others) >= MAX_BEHIND_OTHERS:
-            return False
-        if not is_early:
-            alike += sum(other.priority >= priority for other in self._owners.values())
-        return alike < self._maximum
+        others = () if is_early or is_owner else self._owners.values()
+        owners = [each.tenant for each in others if each.priority >= entry.job.priority]
+        return self._reserving[is_early].may_add(tenant, owners)
 
     def _append(self, entry: PendingJob) -> None:
         self._heads.append(entry)
-        self._reserving[entry.job.id in self.early] += 1
+        self._reserving[entry.job.id in self.early].add(entry.job.id, entry.job.tenant)
 
     def _previous_owners(self) -> dict[JobId, Job]:
         if not self._state.quota.rules.by_share:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of a queue between two cycles."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
 from gpupack_placement.cluster import Cluster
-from gpupack_queue.job import Job, JobId, Places, RunningJob
+from gpupack_queue.job import Job, JobId, Places, RunningJob, Tenant
 from gpupack_queue.pending.elastic_gangs import ElasticGangs
 from gpupack_queue.pending.model_fallback import ModelFallbacks
 from gpupack_queue.pending.never import NeverAnswers
@@ -57,6 +57,8 @@ class State:
     """The running gangs that may grow."""
     heads: tuple[JobId, ...] = ()
     """The queue heads of the last cycle, with or without a computed reservation."""
+    waiting_tenants: frozenset[Tenant] = frozenset()
+    """The tenants with jobs that lacked GPUs in the last cycle and could have a reservation."""
     computes_reservations_next: bool = False
     """Whether the next cycle makes reservations and does not search for victims.
 
@@ -162,31 +164,47 @@ class State:
         self.run_changes += 1
         self.running.add(running)
         job = running.job.id
-        taken = {
-            reservation.job.id
-            for reservation in self._valid_reservations()
-            if not reservation.include_start(
-                running, is_speculative=job in self.speculative.jobs_before(reservation.job.id)
-            )
-        }
-        self.backfill_reservations = [
-            reservation
-            for reservation in self.backfill_reservations
-            if reservation.job.id not in taken | {job}
-        ]
+        self._drop_reservations(
+            job,
+            lambda reservation: reservation.include_start(
+                running, is_speculative=self._is_speculative(job, reservation)
+            ),
+        )
+
+    def record_change(self, before: RunningJob, after: RunningJob) -> None:
+        """Record other places or another deadline of a job; drop the reservations it breaks."""
+        self.run_changes += 1
+        self.running.remove(before.job.id)
+        self.running.add(after)
+        self.open_ends += before.latest_end == inf > after.latest_end
+        self.endless_ends += before.job.is_endless and not after.job.is_endless
+        job = after.job.id
+        self._drop_reservations(
+            job,
+            lambda reservation: reservation.include_change(
+                before, after, is_speculative=self._is_speculative(job, reservation)
+            ),
+        )
 
     def record_preemption(self, job: Job, places: Places, victims: Sequence[RunningJob]) -> None:
         """Record a preemption; drop the reservations of which the preemptor takes."""
-        taken = {
-            reservation.job.id
-            for reservation in self._valid_reservations()
-            if not reservation.include_preemption(job, places, victims)
-        }
+        self._drop_reservations(
+            job.id, lambda reservation: reservation.include_preemption(job, places, victims)
+        )
+
+    def _drop_reservations(
+        self, owner: JobId, include: Callable[[BackfillReservation], bool]
+    ) -> None:
+        """Drop the owner's reservation and those that cannot include a change."""
+        broken = {each.job.id for each in self._valid_reservations() if not include(each)}
         self.backfill_reservations = [
             reservation
             for reservation in self.backfill_reservations
-            if reservation.job.id not in taken | {job.id}
+            if reservation.job.id not in broken | {owner}
         ]
+
+    def _is_speculative(self, job: JobId, reservation: BackfillReservation) -> bool:
+        return job in self.speculative.jobs_before(reservation.job.id)
 
     def record_end(self, running: RunningJob) -> None:
         """Record that a job no longer runs."""

@@ -141,6 +141,23 @@ class BackfillReservation:
             return True
         return self.cluster_then.place(running.job, running.placements)
 
+    def include_change(
+        self, before: RunningJob, after: RunningJob, *, is_speculative: bool
+    ) -> bool:
+        """Include that a running job has other places or another deadline.
+
+        False: the job would be in the way of the queue head.
+        """
+        if self.placements is None:
+            return True
+        was_held = self.cluster_then.remove_running(before)
+        if not self.include_start(after, is_speculative=is_speculative):
+            return False
+        is_held = self.cluster_then.places_of(after.job.id) == before.placements
+        if was_held and not is_held:
+            self._record_growth(before.placements)
+        return True
+
     def _ends_before(self, running: RunningJob, *, is_speculative: bool) -> bool:
         """Tell whether the job ends in time, or can be preempted for the queue head.
 
