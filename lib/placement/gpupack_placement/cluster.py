@@ -91,6 +91,11 @@ class Cluster:
         self.room, self._ideal_room = RowMemo(np.int32), RowMemo(np.int32)
         self.narrowed = ResourceViews()
         self._ideal: Cluster | None = None
+        self.inventory = object()
+        """Stands for the nodes as they are; another one after each change of nodes.
+
+        Overlays and forks have the same one as the original.
+        """
         self.is_emptied = False
         """Whether this is an answer of `emptied`, which shows no current figures."""
         self.tie_seed = tie_seed
@@ -148,7 +153,7 @@ class Cluster:
         row = self._rows.get(node.name)
         if row is None:
             row = self._new_row(node.name)
-        self._ideal = None
+        self._ideal, self.inventory = None, object()
         before = self._numbers_of(row)
         self._forget_devices(node.name)
         self._write_row(row, node)
@@ -163,7 +168,7 @@ class Cluster:
         row = self._rows.pop(name, None)
         if row is None:
             raise UnknownNode(f"node {name} is not in the cluster")
-        self._ideal = None
+        self._ideal, self.inventory = None, object()
         self._forget_devices(name)
         self.worn.discard(name)
         del self._columns[name]
@@ -241,6 +246,8 @@ class Cluster:
         twin = copy(self)
         vars(twin).update({name: getattr(self, name).copy() for name in _OWN}, _ideal=None)
         twin.selectors, twin.narrowed = self.selectors.copy(self.row_nodes), ResourceViews()
+        if self._ideal is not None:
+            vars(twin).update(_ideal=_emptied(twin.overlay(), self._ideal))
         return twin
 
     def copy_figures(self, fork: "Cluster") -> None:
@@ -249,6 +256,8 @@ class Cluster:
         The figures of rows that have changed since are computed again.
         """
         vars(self).update({name: getattr(fork, name).copy() for name in _WORKED_OUT})
+        if self._ideal is not None:
+            self._ideal.room = self._ideal_room
 
     def overlay(self) -> Self:
         """Return a cheap copy for plans.
@@ -439,6 +448,13 @@ class Cluster:
                     f"{grant.uuid} on {placement.node} has no {grant.milli} milli-GPU and "
                     f"{grant.memory} MiB free, no slot for a share, or shares of another group"
                 )
+
+
+def _emptied(overlay: Cluster, original: Cluster) -> Cluster:
+    """Return the emptied cluster of a fork, given an overlay of it and that of the original."""
+    own = {"arrays": original.arrays, "taint_sets": original.taint_sets.copy()}
+    vars(overlay).update(own, room=vars(overlay)["_ideal_room"], is_emptied=True)
+    return overlay
 
 
 def _of_all(numbers: IntArray) -> int:

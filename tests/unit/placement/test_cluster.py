@@ -37,6 +37,7 @@ from gpupack_placement import (
     UnknownNode,
     decide,
 )
+from gpupack_placement.feasibility import worker_slots
 
 ONE = Placement("a", (Grant("a/0", 1000, 80_000),), 1000, 100)
 
@@ -270,3 +271,17 @@ def test_a_fork_that_meets_new_models_and_taints_leaves_the_tables_of_its_origin
     cluster.fork().set_node(node("b", model="Other", taints=(Taint("team", "x"),), resource="r"))
     tables = (cluster.model_names, cluster.taint_sets, cluster.resources, cluster.arrays.kinds)
     assert [len(table.values) for table in tables] == [1, 1, 1, 1]
+
+
+def test_a_fork_keeps_the_emptied_cluster_until_its_nodes_change():
+    cluster = cluster_of(node("a", 2))
+    emptied = cluster.emptied()
+    fork = cluster.fork()
+    assert fork.emptied().arrays is emptied.arrays
+    assert fork.emptied().room is not emptied.room
+    assert fork.inventory is cluster.inventory is cluster.overlay().inventory
+    fork.set_node(node("b", 4))
+    assert len(fork.emptied()) == 2
+    assert int(worker_slots(fork.emptied(), whole(3)).sum()) == 1
+    assert cluster.emptied() is emptied
+    assert fork.inventory is not cluster.inventory

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from placement_builders import node
 from placement_strategies import cases
 from queue_strategies import asks, quotas, submitted, worlds
-from queue_world import AT_ONCE, World, quota, with_rules
+from queue_world import AT_ONCE, World, limit, quota, with_rules
 
 from gpupack_placement import Gang, Request
 from gpupack_queue import (
@@ -20,6 +20,7 @@ from gpupack_queue import (
     WaitReason,
     WhatIf,
 )
+from gpupack_queue.pending.never import NeverAnswers
 
 RETRY = 1.0
 
@@ -124,6 +125,28 @@ def test_failed_attempts_of_cycles_on_a_copy_are_not_repeated():
     assert lane.request_class.failed_at_release == world.queue.state.pending.releases
     world.end("a").decide()
     assert world.where == {"waits": "n1/0"}
+
+
+def test_a_second_question_does_not_compute_never_again(monkeypatch):
+    """The queue itself runs no cycles, as in the API server. Running jobs change meanwhile."""
+    world = World(node("n1", 2), quotas=[quota("poor", limit(1, borrowing=0))])
+    world.submit("typo", 3).submit("much", 2, "poor").runs("a", "n1/0").runs("b", "n1/1")
+    world.submit("next")
+    computed = []
+    real = NeverAnswers._compute
+    monkeypatch.setattr(
+        NeverAnswers, "_compute", lambda *given: computed.append(given) or real(*given)
+    )
+    first = question(world)
+    world.queue.state.restore(first.settle())
+    assert len(computed) == 3
+    world.end("a").runs("c", "n1/0")
+    assert question(world).settle() is not None
+    assert len(computed) == 3
+    world.cluster.set_node(node("n2", 3))
+    world.queue.record_node_change("n2", world.cluster)
+    question(world).settle()
+    assert len(computed) == 6
 
 
 def test_findings_are_not_kept_when_a_cycle_was_due():

@@ -42,13 +42,9 @@ class StartCheck:
     ) -> None:
         self._state, self._session, self._planner = state, session, planner
         self._strict, self._reservations = strict, reservations
-        self._basis = state.never.basis(session.snapshot, planner)
 
     def never(self, of: JobClass) -> Never | None:
         """Return why jobs of the class can never start; None: they can."""
-        known = of.never
-        if known is not None and known[0] is self._basis:
-            return known[1]
         return self._state.never.answer(self._session.snapshot, self._planner, of)
 
     def check(self, entry: PendingJob) -> Answer:

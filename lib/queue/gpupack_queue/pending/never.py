@@ -5,9 +5,12 @@ The answer depends on the inventory and on the quotas, and on no running or pend
 holds no other job back: it is no queue head, gets no reservation, and no job is preempted for it.
 """
 
+from collections.abc import Mapping
+from copy import copy
+
 from gpupack_placement.cluster import Cluster
 from gpupack_placement.gang import never_fits
-from gpupack_queue.charge import min_charge
+from gpupack_queue.charge import ModelKey, min_charge
 from gpupack_queue.pending.pending_jobs import JobClass, RequestClass
 from gpupack_queue.quotas.quota_planner import QuotaPlanner
 from gpupack_queue.start import Never, Unsatisfied
@@ -19,11 +22,13 @@ class NeverAnswers:
     def __init__(self) -> None:
         self._nodes: object = None
         self._quotas: object = None
-        self._nodes_basis, self._basis = object(), object()
-        """Objects that stand for the present nodes, and for the present nodes and quotas.
+        self._capacity: Mapping[ModelKey, int] = {}
+        self._basis = object()
+        """Stands for the present nodes and quotas, in the classes of jobs."""
 
-        A class of jobs refers to them and not to the nodes, which would live as long as the class.
-        """
+    def copy(self) -> "NeverAnswers":
+        """Return an independent copy, for which the answers in copies of classes count, too."""
+        return copy(self)
 
     def answer(self, cluster: Cluster, planner: QuotaPlanner, of: JobClass) -> Never | None:
         """Return why jobs of the class can never start; None: they can."""
@@ -34,11 +39,11 @@ class NeverAnswers:
 
     def basis(self, cluster: Cluster, planner: QuotaPlanner) -> object:
         """Return an object that stands for these nodes and quotas in the classes of jobs."""
-        nodes = cluster.emptied()
-        if nodes is not self._nodes:
-            self._nodes_basis = object()
-        if nodes is not self._nodes or planner.tree is not self._quotas:
-            self._nodes, self._quotas, self._basis = nodes, planner.tree, object()
+        nodes, quotas = cluster.inventory, planner.quotas
+        is_same = nodes is self._nodes and quotas is self._quotas
+        if not is_same or planner.tree.capacity != self._capacity:
+            self._nodes, self._quotas, self._basis = nodes, quotas, object()
+            self._capacity = planner.tree.capacity
         return self._basis
 
     def _compute(self, cluster: Cluster, planner: QuotaPlanner, of: JobClass) -> Never | None:
@@ -53,6 +58,6 @@ class NeverAnswers:
 
     def _never_fits(self, cluster: Cluster, of: RequestClass) -> bool:
         known = of.never_fits
-        if known is None or known[0] is not self._nodes_basis:
-            known = of.never_fits = self._nodes_basis, never_fits(cluster, of.gang)
+        if known is None or known[0] is not cluster.inventory:
+            known = of.never_fits = cluster.inventory, never_fits(cluster, of.gang)
         return known[1]

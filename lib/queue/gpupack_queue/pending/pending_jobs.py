@@ -10,7 +10,7 @@ job classes cost, not what its jobs cost, and a plan is made only where it has a
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -94,10 +94,10 @@ class JobClass:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """What cycles remember of pending jobs, with the fields of RequestClass and of JobClass."""
+    """What cycles remember of classes of pending jobs: copies of the classes, without jobs."""
 
-    request_classes: Mapping[Gang, tuple[int | None, tuple[tuple[object, ...], int] | None]]
-    job_classes: Mapping[tuple[Tenant, Gang], tuple[float | None, float | None]]
+    request_classes: Sequence[RequestClass]
+    job_classes: Sequence[JobClass]
 
 
 class PendingJobs:
@@ -130,24 +130,22 @@ class PendingJobs:
     def failures(self) -> "Failures":
         """Return what is remembered of failures."""
         return Failures(
-            {
-                gang: (request_class.failed_at_release, request_class.delayed_at_release)
-                for gang, request_class in self._request_classes.items()
-            },
-            {
-                key: (job_class.searched_at, job_class.consolidation_searched_at)
-                for key, job_class in self._job_classes.items()
-            },
+            [copy(each) for each in self._request_classes.values()],
+            [replace(each, entries=[]) for each in self._job_classes.values()],
         )
 
     def restore(self, failures: "Failures") -> None:
         """Take over what a copy found, as of the releases before it was made."""
-        for gang, of_request_class in failures.request_classes.items():
-            if (request_class := self._request_classes.get(gang)) is not None:
-                request_class.failed_at_release, request_class.delayed_at_release = of_request_class
-        for key, of_job_class in failures.job_classes.items():
-            if (job_class := self._job_classes.get(key)) is not None:
-                job_class.searched_at, job_class.consolidation_searched_at = of_job_class
+        for found in failures.request_classes:
+            if (request_class := self._request_classes.get(found.gang)) is not None:
+                request_class.failed_at_release = found.failed_at_release
+                request_class.delayed_at_release = found.delayed_at_release
+                request_class.never_fits = found.never_fits
+        for of in failures.job_classes:
+            if (job_class := self._job_classes.get((of.tenant, of.gang))) is not None:
+                job_class.searched_at = of.searched_at
+                job_class.consolidation_searched_at = of.consolidation_searched_at
+                job_class.never = of.never
 
     def forget_searches(self) -> None:
         """Forget searches without result, which may find something now."""

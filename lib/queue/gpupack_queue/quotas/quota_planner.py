@@ -17,6 +17,7 @@ from gpupack_placement.request import Gang, Request
 from gpupack_queue.charge import Charge, ModelKey, min_charge
 from gpupack_queue.job import Job, Places, Tenant
 from gpupack_queue.planning import Planner
+from gpupack_queue.quotas.quota import Quotas
 from gpupack_queue.quotas.quota_usage import QuotaUsage
 from gpupack_queue.quotas.tree import Tree
 from gpupack_queue.quotas.usage import Usage
@@ -117,6 +118,11 @@ class QuotaPlanner:
     def tree(self) -> Tree:
         """Return the tree of quotas."""
         return self._quota.tree
+
+    @property
+    def quotas(self) -> Quotas:
+        """Return the quotas as they are configured."""
+        return self._quota.quotas
 
     def forget(self) -> None:
         """Forget cached answers after a change of the quota usage or of the cluster's models."""

@@ -29,6 +29,7 @@ class Findings:
     disruptions: int
     run_changes: int
     reserved: frozenset[JobId]
+    never: NeverAnswers
 
 
 @dataclass(slots=True)
@@ -98,7 +99,7 @@ class State:
             speculative=self.speculative.copy(),
             drains=dict(self.drains),
             elastic=self.elastic.copy(),
-            never=NeverAnswers(),
+            never=self.never.copy(),
             estimates=EstimateCache(),
             fallbacks=self.fallbacks.copy(),
         )
@@ -113,11 +114,13 @@ class State:
             self.disruptions,
             self.run_changes,
             frozenset(self.reserved),
+            self.never.copy(),
         )
 
     def restore(self, found: "Findings") -> None:
         """Take over what cycles of a copy found, as a cycle here would have found it, too."""
         self.pending.restore(found.failures)
+        self.never = found.never
         counts = self.disruptions, self.run_changes
         is_same = (found.disruptions, found.run_changes) == counts
         if is_same and found.reserved == self.reserved.keys():

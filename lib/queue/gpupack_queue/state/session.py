@@ -41,7 +41,7 @@ class Session:
 
     def _own_overlay(self) -> Cluster:
         if self._overlay is None:
-            self._snapshot.emptied()  # one object for the snapshot and all its overlays
+            self._snapshot.emptied()  # made once for the snapshot and all its overlays
             self._overlay = self._snapshot.overlay()
         for job, places in self._held:
             adopt_job(self._overlay, job, places)
