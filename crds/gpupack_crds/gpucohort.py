@@ -65,6 +65,19 @@ class GpuCohortSpec(Wire, frozen=True):
         ]
         | None
     ) = None
+    max_run_seconds: (
+        Annotated[
+            int,
+            described(
+                "Maximum seconds for which a job or standalone pod of the cohort runs, over all "
+                "attempts. A longer activeDeadlineSeconds does not count. Default: that of the "
+                "parent; without one, no limit.",
+                ge=1,
+                le=31_536_000,
+            ),
+        ]
+        | None
+    ) = None
     idle_pods: (
         Annotated[
             IdlePods,

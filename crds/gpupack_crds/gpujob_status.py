@@ -29,6 +29,15 @@ ENDED_PHASES: Final[frozenset[Phase]] = frozenset({"Succeeded", "Failed"})
 """Phases that are final."""
 
 
+class RunLimit(Wire, frozen=True):
+    """Maximum run time of the job by its cohort."""
+
+    seconds: Annotated[int, described("Maximum seconds over all attempts.", ge=1, le=31_536_000)]
+    cohort: Annotated[
+        str, described("GPUCohort that sets it (maxRunSeconds).", min_length=1, max_length=253)
+    ]
+
+
 class Fault(Wire, frozen=True):
     """First failing worker of an attempt."""
 
@@ -405,10 +414,20 @@ class GpuJobStatus(Wire, frozen=True):
     active_seconds: Annotated[
         int,
         described(
-            "Total seconds of the ended attempts. They count against activeDeadlineSeconds.",
+            "Total seconds of the ended attempts. They count against the deadline.",
             ge=0,
         ),
     ] = 0
+    run_limit: (
+        Annotated[
+            RunLimit,
+            described(
+                "Deadline of the job by its cohort, if it is earlier than activeDeadlineSeconds. "
+                "It follows changes of the cohort while the job is pending or runs."
+            ),
+        ]
+        | None
+    ) = None
     finished_at: Annotated[Timestamp, described("Time at which the job ended.")] | None = None
     gpus: Annotated[
         str,

@@ -11,11 +11,13 @@ _MAX_TIME_CHARACTERS: Final = 40
 """RFC 3339 with nanoseconds and an offset has 35."""
 
 
-def seconds_left(limit: float | None, used: float) -> float | None:
-    """Return what is left of activeDeadlineSeconds for the next or the running attempt.
+def seconds_left(own: float | None, of_cohort: float | None, used: float) -> float | None:
+    """Return what is left of the deadline for the next or the running attempt.
 
-    None: there is no deadline. Zero or less: it is used up.
+    `own`: activeDeadlineSeconds; `of_cohort`: the maximum run time of its cohort; the shorter one
+    counts. None: there is no deadline. Zero or less: it is used up.
     """
+    limit = min((each for each in (own, of_cohort) if each is not None), default=None)
     return None if limit is None else limit - used
 
 

@@ -2,11 +2,14 @@
 """Routing of events to keys in the work queue."""
 
 from gpupack_crds import names
+from gpupack_crds.gpujob_status import RunLimit
 from gpupack_crds.plan import TurnsResponse
 from gpupack_kubeclient.objects import Job, Pod
 from gpupack_operator.cache import Cache, CachedGpuJob
+from gpupack_operator.decision import times
 from gpupack_operator.nodes_limits import NodesRequestLimiter
 from gpupack_operator.preemptions import Preemptions
+from gpupack_operator.run_limits import RunLimits
 from gpupack_operator.waiting_jobs import Key, WaitingJobs
 from gpupack_operator.work_queue import WorkQueue
 
@@ -47,6 +50,22 @@ class EventRouter:
         )
         for key in changed:
             self._queue.add(key)
+
+    def on_run_limits(self, limits: RunLimits) -> None:
+        """Queue the GPUJobs whose maximum run time has changed, by their statuses.
+
+        A pending job requests its plan again, with its new deadline.
+        """
+        of_namespace: dict[str, RunLimit | None] = {}
+        for seen in self._cache.all_gpujobs():
+            job, key = seen.job, Key(*seen.job.key)
+            if job.status.finished:
+                continue
+            if key.namespace not in of_namespace:
+                of_namespace[key.namespace] = limits.of(key.namespace)
+            if times.run_limit(job.spec, of_namespace[key.namespace]) != job.status.run_limit:
+                self._waiting_jobs.discard_answer(key)
+                self._queue.add(key)
 
     def on_job(self, job: Job, *, gone: bool) -> None:
         """Queue the GPUJob of a changed Job."""

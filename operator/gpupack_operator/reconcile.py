@@ -48,6 +48,7 @@ from gpupack_operator.nodes_requests import NodesRequests
 from gpupack_operator.nvlink_cliques import NvlinkCliques
 from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities, Priority
+from gpupack_operator.run_limits import RunLimits
 from gpupack_operator.unwatched_objects import find_unwatched_jobs, find_unwatched_pods
 from gpupack_operator.waiting_jobs import Key, TurnOrder, WaitingJobs
 
@@ -68,6 +69,7 @@ class Sources:
     nodes_limiter: NodesRequestLimiter
     metrics: Metrics
     cliques: NvlinkCliques = dataclasses.field(default_factory=NvlinkCliques)
+    run_limits: RunLimits = dataclasses.field(default_factory=RunLimits)
     pull_secrets: tuple[str, ...] = ()
     """Names of the pull secrets of pods with an image of gpupack's."""
 
@@ -94,6 +96,7 @@ class Reconciler:
         self._nodes = sources.nodes
         self._nodes_limiter = sources.nodes_limiter
         self._cliques = sources.cliques
+        self._run_limits = sources.run_limits
         self._waiting_jobs = waiting_jobs
         self._limits, self._pull_secrets = limits, sources.pull_secrets
         self._creation = CreationBackoff()
@@ -247,6 +250,7 @@ class Reconciler:
             ),
             may_grow=self._preemptions.may_grow(seen.job, seen.job.status.attempt),
             cliques=self._cliques.of(seen.job.status.placement),
+            run_limit=self._run_limits.of(key.namespace),
         )
 
     async def _write(

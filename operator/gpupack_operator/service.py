@@ -43,6 +43,7 @@ from gpupack_operator.preemptions import Preemptions
 from gpupack_operator.priorities import Priorities
 from gpupack_operator.quarantines import Quarantines
 from gpupack_operator.reconcile import Reconciler, Sources
+from gpupack_operator.run_limits import RunLimits
 from gpupack_operator.settings import Settings
 from gpupack_operator.turns import TurnListener
 from gpupack_operator.unowned_gpunodes import UnownedGpuNodes
@@ -82,7 +83,15 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
         await _cancel(beating)
 
 
-WATCHED: Final = ("gpujobs", "jobs", "pods", "gpunodes", "acceptance-tests")
+WATCHED: Final = (
+    "gpujobs",
+    "jobs",
+    "pods",
+    "gpuquotas",
+    "gpucohorts",
+    "gpunodes",
+    "acceptance-tests",
+)
 """Names of the kinds that a leader watches, as in metrics."""
 
 
@@ -168,7 +177,7 @@ async def _lead(
         Preemptions(),
         NodesRequestLimiter(settings.nodes_limits, queue.add),
     )
-    cliques = NvlinkCliques()
+    cliques, run_limits = NvlinkCliques(), RunLimits()
     sources = Sources(
         fence=fence,
         priorities=Priorities(api, max_priority=settings.max_priority),
@@ -177,6 +186,7 @@ async def _lead(
         nodes_limiter=nodes_limiter,
         metrics=metric_sources.metrics,
         cliques=cliques,
+        run_limits=run_limits,
         pull_secrets=settings.pods.pulling.secrets,
     )
     reconciler = Reconciler(api, actor, cache, waiting_jobs, settings.limits, sources)
@@ -184,10 +194,12 @@ async def _lead(
         queue, reconciler.reconcile, reconciler.report_failure, metric_sources.metrics
     )
     router = EventRouter(queue, cache, waiting_jobs, preemptions, nodes_limiter)
+    run_limits.on_change = lambda: router.on_run_limits(run_limits)
     gpujobs = watches.gpujobs_of(cache, router)
     stream = GpuJobStream()
     audit = Audit(api, cache, gpujobs.drop, skipped=stream.skipped, namespace=settings.namespace)
     watched = watches.reflectors(api, cache, router, namespace=settings.namespace)
+    watched |= watches.run_limit_watches(api, run_limits, namespace=settings.namespace)
     listing = watches.list_once(api, gpujobs, namespace=settings.namespace)
     quarantines = Quarantines(
         api,

@@ -3,6 +3,7 @@
 
     GPUJobs                   listed once at start, then kopf's events (handlers)
     their Jobs and pods       reflectors, by label
+    GPUQuotas, GPUCohorts     reflectors
 
 The content of an event is not used; it only shows which GPUJob to reconcile.
 """
@@ -11,7 +12,7 @@ import asyncio
 from typing import Any, TypeAlias
 
 from gpupack_crds import names
-from gpupack_crds.kinds import GPUJOBS
+from gpupack_crds.kinds import GPUCOHORTS, GPUJOBS, GPUQUOTAS
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.objects import Job, Object, Pod
 from gpupack_kubeclient.reflector import Reflector
@@ -20,6 +21,7 @@ from gpupack_operator.acceptance_tests import AcceptanceTests
 from gpupack_operator.cache import READABLE_GPUJOBS, Cache, CachedGpuJob, ReadableGpuJob
 from gpupack_operator.event_router import EventRouter
 from gpupack_operator.index import Index
+from gpupack_operator.run_limits import RunLimits
 from gpupack_operator.waiting_jobs import Key
 
 OWN_LABEL = {"labelSelector": names.JOB_LABEL}
@@ -76,6 +78,14 @@ def reflectors(
     return {
         "jobs": Reflector(api, JOBS, jobs, namespace=namespace, selectors=OWN_LABEL),
         "pods": Reflector(api, PODS, pods, namespace=namespace, selectors=OWN_LABEL),
+    }
+
+
+def run_limit_watches(api: Api, limits: RunLimits, *, namespace: str) -> dict[str, Reflector[Any]]:
+    """Return the watches of GPUQuotas and GPUCohorts, which limit how long jobs run."""
+    return {
+        "gpuquotas": Reflector(api, GPUQUOTAS, limits.quotas, namespace=namespace),
+        "gpucohorts": Reflector(api, GPUCOHORTS, limits.cohorts),
     }
 
 

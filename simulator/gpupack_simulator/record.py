@@ -33,6 +33,8 @@ class End(StrEnum):
     """Stopped by the loss of its node or GPU, in a scenario that does not queue such jobs again."""
     CANCELLED = "cancelled"
     """Cancelled by its user, in the queue or while it ran."""
+    TIMED_OUT = "timed-out"
+    """Ended unfinished at the maximum run time of its cohort."""
     RUNNING = "running"
     WAITING = "waiting"
 

@@ -103,7 +103,7 @@ async def what_if(request: Call, state: State, data: WhatIfBody) -> Outcome:
     parts = parts_of(state)
     user = await parts.require_viewer(request)
     job = await _check_job(parts, request, user, data)
-    classes = parts.model.classes
+    classes, changes = parts.model.classes, _changes(data)
     job_request = build_request(
         job,
         namespace=data.namespace,
@@ -118,7 +118,8 @@ async def what_if(request: Call, state: State, data: WhatIfBody) -> Outcome:
         return _not_queued(parts, job_request)
     if obstacle := parts.model.queue_copy.observed.obstacle(job_request):
         return _not_queued(parts, NotQueued("QueueFull", obstacle))
-    return await _outcome(parts, user, job_request, await _answer(parts, user, job_request, data))
+    answer = await _answer(parts, user, job_request, changes)
+    return await _outcome(parts, user, job_request, answer)
 
 
 async def _check_job(parts: Parts, request: Call, user: User, question: WhatIf) -> CheckedJob:
@@ -158,12 +159,15 @@ async def _require_visible(parts: Parts, user: User, question: WhatIf) -> None:
             raise CallInvalid(f"without_nodes[{number}]", name, "there is no such node with GPUs")
 
 
-async def _answer(parts: Parts, user: User, job_request: GangRequest, question: WhatIf) -> Answer:
-    model = parts.model
-    changes = Changes(
+def _changes(question: WhatIf) -> Changes:
+    return Changes(
         without_nodes=tuple(map(NodeName, question.without_nodes)),
         quotas={each.namespace: each.spec for each in question.quotas},
     )
+
+
+async def _answer(parts: Parts, user: User, job_request: GangRequest, changes: Changes) -> Answer:
+    model = parts.model
     return await parts.questions.answer(
         user,
         lambda: prepare_what_if(

@@ -28,6 +28,7 @@ from gpupack_operator.decision import (
     gpus,
     provisioning,
     running,
+    times,
     waiting,
 )
 from gpupack_operator.decision.conditions import Writer
@@ -58,9 +59,13 @@ def _decide_by_state(observation: Observation, status: GpuJobStatus, write: Writ
 
 
 def _with_derived_fields(observation: Observation) -> GpuJobStatus:
-    spec, width = observation.job.spec, observation.job.status.width
+    spec, before = observation.job.spec, observation.job.status
+    width = before.width
     return structs.replace(
-        observation.job.status,
+        before,
         observed_generation=observation.job.metadata.generation,
         gpus=gpus.column(spec, workers=width.workers if width else None),
+        run_limit=before.run_limit
+        if before.finished
+        else times.run_limit(spec, observation.run_limit),
     )

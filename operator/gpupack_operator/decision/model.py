@@ -6,7 +6,13 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Literal
 
-from gpupack_crds.gpujob_status import GpuJobStatus, PlannedPod, Preemption, PreemptionReason
+from gpupack_crds.gpujob_status import (
+    GpuJobStatus,
+    PlannedPod,
+    Preemption,
+    PreemptionReason,
+    RunLimit,
+)
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import NodePlacement
 from gpupack_crds.plan import GpuShortage
@@ -263,6 +269,7 @@ class Observation:
         extra_preemptions: the attempt's extra workers that must end, by index, with the reason.
         may_grow: whether places are held for more workers of the attempt.
         cliques: by node of the placement: NVLink cliques by GPU; nodes without NVLink are omitted.
+        run_limit: maximum run time by the job's cohort; None: there is none.
         answer: the answer to an action earlier in this pass.
     """
 
@@ -283,6 +290,7 @@ class Observation:
     extra_preemptions: Mapping[int, AttemptPreemption] = dataclasses.field(default_factory=dict)
     may_grow: bool = False
     cliques: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
+    run_limit: RunLimit | None = None
     answer: Answer | None = None
 
 

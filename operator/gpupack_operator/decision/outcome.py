@@ -13,7 +13,7 @@ from gpupack_crds.gpujob_status import Outcome
 from gpupack_kubeclient.objects import ContainerWaiting, Job
 from gpupack_operator.decision import causes, image_pulls, times
 from gpupack_operator.decision.image_help import image_help
-from gpupack_operator.decision.reasons import JobReason
+from gpupack_operator.decision.reasons import JobReason, reason_of_deadline
 from gpupack_operator.decision.view import AttemptView, Finding, Verdict, condition_of
 from gpupack_operator.decision.workers import Worker, by_index
 
@@ -70,14 +70,16 @@ def completed(view: AttemptView) -> Finding | None:
 
 
 def deadline_exceeded(view: AttemptView) -> Finding | None:
-    """Apply the GPUJob's deadline; an end before it is judged by how it ended, however late."""
+    """Apply the deadline of the GPUJob or its cohort.
+
+    An end before it is judged by how it ended, however late.
+    """
     if view.deadline is None or (view.ended_at is not None and view.ended_at < view.deadline):
         return None
-    seconds = view.spec.active_deadline_seconds
-    message = f"the job was active for {seconds} s (activeDeadlineSeconds) and had not ended"
-    return Finding(
-        view.deadline, _verdict("DeadlineExceeded", JobReason.DEADLINE_EXCEEDED, message)
-    )
+    limit = times.describe_limit(view.spec, view.run_limit)
+    message = f"the job was active for {limit} and had not ended"
+    reason = reason_of_deadline(view.run_limit)
+    return Finding(view.deadline, _verdict("DeadlineExceeded", reason, message))
 
 
 def failures_ignored(view: AttemptView) -> Finding | None:

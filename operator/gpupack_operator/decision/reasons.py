@@ -8,6 +8,8 @@ Three kinds come from other components and are passed on unchanged: why a plan w
 
 import enum
 
+from gpupack_crds.gpujob_status import RunLimit
+
 
 class JobReason(enum.StrEnum):
     """Machine-readable reason."""
@@ -64,6 +66,8 @@ class JobReason(enum.StrEnum):
     OUT_OF_MEMORY = "OutOfMemory"
     INVALID_TEMPLATE = "InvalidTemplate"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
+    MAX_RUN_TIME_EXCEEDED = "MaxRunTimeExceeded"
+    """The deadline that the job's cohort sets."""
 
     # Infrastructure, or something that an administrator or user must repair first
     IMAGE_PULL_FAILED = "ImagePullFailed"
@@ -78,3 +82,8 @@ class JobReason(enum.StrEnum):
     CREATION_FORBIDDEN = "CreationForbidden"
     SHARED_POD_REJECTED = "SharedPodRejected"
     """The API server refused the Job of a pod of several workers; next, each worker gets a pod."""
+
+
+def reason_of_deadline(limit: RunLimit | None) -> JobReason:
+    """Return the reason of an exceeded deadline; `limit`: that of the cohort, if it counts."""
+    return JobReason.DEADLINE_EXCEEDED if limit is None else JobReason.MAX_RUN_TIME_EXCEEDED

@@ -5,7 +5,7 @@ import datetime as dt
 
 from gpupack_crds import job_times
 from gpupack_crds.gpujob import GpuJobSpec
-from gpupack_crds.gpujob_status import GpuJobStatus
+from gpupack_crds.gpujob_status import GpuJobStatus, RunLimit
 from gpupack_crds.kinds import GpuJob
 
 
@@ -38,8 +38,22 @@ def deadline(spec: GpuJobSpec, status: GpuJobStatus) -> dt.datetime | None:
 
 
 def seconds_left(spec: GpuJobSpec, status: GpuJobStatus) -> float | None:
-    """Return what ended attempts leave of activeDeadlineSeconds; None: there is no deadline."""
-    return job_times.seconds_left(spec.active_deadline_seconds, status.active_seconds)
+    """Return what ended attempts leave of the deadline; None: there is no deadline."""
+    of_cohort = status.run_limit.seconds if status.run_limit else None
+    return job_times.seconds_left(spec.active_deadline_seconds, of_cohort, status.active_seconds)
+
+
+def run_limit(spec: GpuJobSpec, limit: RunLimit | None) -> RunLimit | None:
+    """Return the limit of the job's cohort if it is the shorter one; otherwise None."""
+    own = spec.active_deadline_seconds
+    return limit if limit is not None and (own is None or limit.seconds < own) else None
+
+
+def describe_limit(spec: GpuJobSpec, limit: RunLimit | None) -> str:
+    """Describe the deadline that counts, with where it is set."""
+    if limit is None:
+        return f"{spec.active_deadline_seconds} s (activeDeadlineSeconds)"
+    return f"{limit.seconds} s (maxRunSeconds of GPUCohort {limit.cohort})"
 
 
 def waits_since(job: GpuJob) -> dt.datetime | None:

@@ -20,6 +20,7 @@ from gpupack_crds.gpujob_status import (
     GpuJobStatus,
     Outcome,
     PlannedPod,
+    RunLimit,
     WorkerResult,
 )
 from gpupack_crds.placement import by_worker
@@ -106,6 +107,7 @@ class AttemptView:
         jobs: the existing ones of these Jobs.
         workers: the workers in pods that count.
         foreign_pods: names of pods that claim to be the Job's and have none of its workers.
+        run_limit: the cohort's deadline, if it is the one that counts.
         planned: the planned node by worker index.
         planned_pod: the pod with which each worker was planned; None: it is not known.
         ended: workers that are known to have ended, whether or not their pods exist.
@@ -123,6 +125,7 @@ class AttemptView:
     foreign_pods: tuple[str, ...]
     spec: GpuJobSpec
     deadline: dt.datetime | None
+    run_limit: RunLimit | None
     now: dt.datetime
     limits: Limits
     planned: Mapping[int, str]
@@ -254,6 +257,7 @@ def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> At
         foreign_pods=foreign_pods,
         spec=spec,
         deadline=times.deadline(spec, status),
+        run_limit=status.run_limit,
         now=observation.now,
         limits=observation.limits,
         planned={place.worker: place.node for place in by_worker(status.placement)},

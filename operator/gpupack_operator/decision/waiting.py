@@ -39,7 +39,7 @@ from gpupack_operator.decision.model import (
     RequestPlan,
     WaitMessage,
 )
-from gpupack_operator.decision.reasons import JobReason
+from gpupack_operator.decision.reasons import JobReason, reason_of_deadline
 from gpupack_operator.decision.view import view
 from gpupack_operator.decision.workers import is_overdue, may_run
 
@@ -71,10 +71,10 @@ def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Dec
         return Decision(status=status, actions=actions, again_at=look_at)
     left = times.seconds_left(observation.job.spec, status)
     if left is not None and left <= 0:
-        limit = observation.job.spec.active_deadline_seconds
-        message = f"the job was active for {status.active_seconds} s of {limit} s "
-        message += "(activeDeadlineSeconds) and cannot start again"
-        reason = JobReason.DEADLINE_EXCEEDED
+        limit = times.describe_limit(observation.job.spec, status.run_limit)
+        message = f"the job was active for {status.active_seconds} s of {limit} "
+        message += "and cannot start again"
+        reason = reason_of_deadline(status.run_limit)
         return _failed(observation, status, write, reason=reason, message=message)
     if status.phase == "Suspended":
         status = structs.replace(status, resumed_at=times.write(observation.now))

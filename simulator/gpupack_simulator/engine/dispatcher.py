@@ -2,6 +2,7 @@
 """Execution of the queue's decisions: the cluster's holdings and the progress of jobs."""
 
 from dataclasses import replace
+from math import inf
 from typing import Final
 
 import gpupack_queue as q
@@ -16,6 +17,7 @@ from gpupack_placement import (
     Spread,
     why_not,
 )
+from gpupack_queue.quotas.tree import Tree
 from gpupack_simulator.disciplines import Discipline, KnownDurations, discipline_named
 from gpupack_simulator.engine.checkpoints import ReportedCheckpoints
 from gpupack_simulator.engine.events import (
@@ -25,6 +27,7 @@ from gpupack_simulator.engine.events import (
     EventKind,
     EventQueue,
     Stop,
+    TimedOut,
 )
 from gpupack_simulator.engine.job_state import JobState
 from gpupack_simulator.engine.learning import Learning
@@ -66,6 +69,7 @@ class JobDispatcher:
         self._durations = q.DurationEstimates()
         self._learning, self._recorder = learning, recorder
         self._grace, self._speeds = settings.grace, settings.speeds
+        self._quotas = Tree(settings.quotas or q.Quotas(), {})
         self._look_at: float | None = None
         self._extras: dict[JobId, JobState] = {}
         """The entry of each extra worker of running elastic jobs."""
@@ -81,7 +85,7 @@ class JobDispatcher:
             submitted=job.arrival,
             tenant=q.Tenant(job.tenant),
             priority=job.priority,
-            duration=self._duration(job),
+            duration=self._within_limit(job, self._duration(job)),
             number=len(self.entries),
             preemptible=job.preemptible,
             estimate=self._estimate(job),
@@ -196,6 +200,18 @@ class JobDispatcher:
         entry.end, entry.ended = End.CANCELLED, self.now
         self._learning.departed(entry.job)
 
+    def time_out(self, timed_out: TimedOut) -> None:
+        """End the job unfinished, unless that attempt has ended."""
+        entry = self.running.get(timed_out.job)
+        if entry is not None and entry.attempts == timed_out.attempt:
+            self._learn(entry, ended=False)
+            self._release(entry)
+            self._end_unfinished(entry)
+
+    def _end_unfinished(self, entry: JobState) -> None:
+        entry.end, entry.ended = End.TIMED_OUT, self.now
+        self._learning.departed(entry.job)
+
     def fail_component(self, component: Component) -> list[JobState]:
         """Return the jobs on this node or device, by arrival, and end extra workers there."""
         if component.device is None:
@@ -251,6 +267,8 @@ class JobDispatcher:
         entry.course = Progress(job, self.now, entry.pace) if is_elastic else None
         ends = self.now + lasts if entry.course is None else entry.course.ends
         self.events.add(ends, EventKind.END, Ended(job.id, entry.attempts))
+        left = self._max_runtime(job) - entry.active
+        self.events.add(self.now + left, EventKind.CANCEL, TimedOut(job.id, entry.attempts))
         self._checkpoints.start(entry, self.now)
 
     def _pace(self, placements: tuple[Placement, ...]) -> float:
@@ -348,11 +366,16 @@ class JobDispatcher:
         self._requeue(entry)
 
     def _requeue(self, entry: JobState) -> None:
+        """Queue a stopped job again, unless its maximum run time is used up."""
+        if entry.active >= self._max_runtime(entry.job):
+            self._end_unfinished(entry)
+            return
         entry.end, entry.waiting_since = End.WAITING, self.now
         lasts = entry.queued_job.duration
         if lasts is not None and (entry.saved or entry.job.restart):
             beyond = max((entry.job.walltime or 0.0) - entry.job.duration, 0.0)
             lasts = entry.remaining + (beyond if self._known is KnownDurations.WALLTIME else 0.0)
+        lasts = self._within_limit(entry.job, lasts, active=entry.active)
         entry.queued_job = replace(
             entry.queued_job, estimate=self._estimate(entry.job), duration=lasts
         )
@@ -365,6 +388,20 @@ class JobDispatcher:
         if self._known is not KnownDurations.EXACT:
             return None
         return job.duration * (1 + job.efficiency * (job.workers - job.least) / job.least)
+
+    def _max_runtime(self, job: Job) -> float:
+        """Return the maximum run time of the job's cohort, over all attempts."""
+        limit = self._quotas.tenant(q.Tenant(job.tenant)).max_runtime_seconds
+        return inf if limit is None else limit
+
+    def _within_limit(
+        self, job: Job, duration: float | None, *, active: float = 0.0
+    ) -> float | None:
+        """Return the duration that the queue knows, within what is left of the maximum run time."""
+        left = self._max_runtime(job) - active
+        if left == inf:
+            return duration
+        return left if duration is None else min(duration, left)
 
     def _estimate(self, job: Job) -> float | None:
         if self._known is not KnownDurations.LEARNED:
@@ -386,6 +423,7 @@ class JobDispatcher:
         for extra in tuple(entry.extra_workers):
             self._end_extra(extra)
         del self.running[entry.job.id]
+        entry.active += self.now - (self.now if entry.started is None else entry.started)
         self._recorder.vacate(entry, self.now)
         self._recorder.allocated -= entry.job.request.milli * entry.job.least
         for worker in range(len(entry.placements)):

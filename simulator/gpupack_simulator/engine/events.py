@@ -53,6 +53,14 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The end of a job's maximum run time; void if the attempt has ended."""
+
+    job: JobId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """The cancellation of a job by its user."""
 
@@ -67,7 +75,7 @@ class Component:
     device: DeviceUuid | None = None
 
 
-Subject = Job | Ended | Stop | Cancelled | Component | NodeChange | None
+Subject = Job | Ended | Stop | TimedOut | Cancelled | Component | NodeChange | None
 
 
 class Event(NamedTuple):

@@ -24,6 +24,8 @@ class JobState:
     attempts: int = 0
     preemptions: int = 0
     moves: int = 0
+    active: float = 0.0
+    """Time for which its ended attempts ran."""
     saved: float = 0.0
     """Saved work, in units of its duration."""
     pace: float = 1.0

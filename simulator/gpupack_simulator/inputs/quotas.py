@@ -17,7 +17,7 @@ from gpupack_queue import (
     Tenant,
 )
 from gpupack_simulator.disciplines import Discipline, KnownDurations
-from gpupack_simulator.inputs.specs import Name, Time
+from gpupack_simulator.inputs.specs import Name, Positive, Time
 
 ANY_MODEL = "*"
 """The key of models that no quota names."""
@@ -61,6 +61,7 @@ class CohortSpec(Struct, rename="camel", forbid_unknown_fields=True):
     gpus: dict[Name, LimitSpec | Amount] = {}
     fifo: OrderPolicy | None = None
     min_runtime: Time | None = None
+    max_runtime: Positive | None = None
 
 
 class PreemptionSpec(Struct, rename="camel", forbid_unknown_fields=True):
@@ -164,6 +165,7 @@ def cohort_of(spec: CohortSpec) -> Cohort:
         spec.weight,
         spec.fifo,
         spec.min_runtime,
+        spec.max_runtime,
     )
 
 

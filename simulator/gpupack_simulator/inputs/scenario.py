@@ -21,7 +21,7 @@
        durations: learned, maxBackfillDelay: 300,     # exact, learned, walltime, or none
        consolidation: {ratio: 0.25, minWait: 300, maxMoves: 8, cooldown: 3600}}
     cohorts:
-      - {name: research, gpus: {H100: 8}}
+      - {name: research, gpus: {H100: 8}, maxRuntime: 86400}
     quotas:
       - {tenant: vision, cohort: research, gpus: {H100: {nominal: 8, lendingLimit: 4}, "*": 2}}
       - {tenant: speech, cohort: research, weight: 3}
@@ -44,6 +44,8 @@ is permitted after each such time of waiting.
 With `drain: Movable` movable jobs leave them; with `All` the others are stopped as well, at
 `stopAt` or at once. Nodes may come later (`joins`), and leave (`leaves`): jobs that run there then
 wait again.
+
+A job below a cohort with `maxRuntime` ends when it has run for so long, over all attempts.
 
 Jobs name their `tenant`. Quotas count GPUs, "*" those of models that no quota names. A weight is 0,
 or 0.001 to 1000. A node has plenty of what its entry omits. `count` makes several nodes, NAME-0 and

@@ -26,6 +26,7 @@ COLOURS = {
     End.SUCCEEDED: "dim",
     End.DROPPED: "red",
     End.KILLED: "red",
+    End.TIMED_OUT: "red",
     End.CANCELLED: "dim",
 }
 
@@ -179,5 +180,7 @@ def _state(record: JobRecord, state: State) -> str:
             return f"dropped{f': {record.reason}' if record.reason else ''}"
         case End.CANCELLED:
             return f"cancelled at {record.ended:g}"
+        case End.TIMED_OUT:
+            return f"ended unfinished at {record.ended:g}, the maximum run time of its cohort"
         case End.KILLED:
             return f"killed at {record.ended:g}{f': {record.reason}' if record.reason else ''}"

@@ -73,6 +73,8 @@ class Cohort:
     """Quotas and cohorts that lend to each other first; its limits apply to all of them together.
 
     `order` and `min_runtime_seconds` are as in Rules, for all below it; None: as above it.
+    `max_runtime_seconds`: the owner of the queue ends jobs below it that run for longer, and states
+    durations accordingly; None: as above it, or no limit.
     """
 
     name: CohortName
@@ -81,6 +83,7 @@ class Cohort:
     weight: float = 1.0
     order: OrderPolicy | None = None
     min_runtime_seconds: float | None = None
+    max_runtime_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if self.name == ROOT:

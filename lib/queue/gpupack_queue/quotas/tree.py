@@ -44,6 +44,7 @@ class TreeNode:
     guaranteed: dict[ModelKey, int] = field(default_factory=dict)
     order: OrderPolicy | None = None
     min_runtime_seconds: float | None = None
+    max_runtime_seconds: float | None = None
 
     @property
     def name(self) -> str:
@@ -141,6 +142,7 @@ class Tree:
                 given.weight,
                 order=given.order,
                 min_runtime_seconds=given.min_runtime_seconds,
+                max_runtime_seconds=given.max_runtime_seconds,
             )
             found.guaranteed.update({key: at.nominal for key, at in given.limits.items()})
         return found
@@ -154,6 +156,7 @@ class Tree:
         *,
         order: OrderPolicy | None = None,
         min_runtime_seconds: float | None = None,
+        max_runtime_seconds: float | None = None,
     ) -> TreeNode:
         made = self._nodes[of] = TreeNode(
             of,
@@ -165,6 +168,9 @@ class Tree:
             min_runtime_seconds=parent.min_runtime_seconds
             if min_runtime_seconds is None
             else min_runtime_seconds,
+            max_runtime_seconds=parent.max_runtime_seconds
+            if max_runtime_seconds is None
+            else max_runtime_seconds,
         )
         return made
 

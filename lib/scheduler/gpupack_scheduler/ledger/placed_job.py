@@ -64,6 +64,10 @@ class PlacedPlannedPod(PlacedJobTemplate, frozen=True):
     omitted: bool = False
 
 
+def _bounded(seconds: float | None) -> float | None:
+    return None if seconds is None else min(max(seconds, 0.0), _LONGEST_SECONDS)
+
+
 def _rules(spec: msgspec.Raw) -> msgspec.Raw:
     """Return the rules about nodes; unreadable ones if they are too long or cannot be read.
 
@@ -160,6 +164,12 @@ class PlacedPreemption(objects.View, frozen=True):
     placement: tuple[NodePlacement, ...] = ()
 
 
+class PlacedRunLimit(objects.View, frozen=True):
+    """The maximum run time by the job's cohort."""
+
+    seconds: float | None = None
+
+
 class PlacedJobStatus(objects.View, frozen=True):
     """The fields of the status for the placement, and since when it exists."""
 
@@ -173,6 +183,7 @@ class PlacedJobStatus(objects.View, frozen=True):
     preemption: PlacedPreemption | None = None
     held_since: dt.datetime | None = None
     planned_pod: PlacedPlannedPod | None = None
+    run_limit: PlacedRunLimit | None = None
 
     @property
     def holds_placement(self) -> bool:
@@ -255,9 +266,9 @@ class PlacedJob(objects.Object, frozen=True):
     @property
     def seconds_left(self) -> float | None:
         """Return the seconds until its deadline for the running or next attempt; None if none."""
-        limit = self.spec.active_deadline_seconds
-        limit = None if limit is None else min(max(limit, 0.0), _LONGEST_SECONDS)
-        left = job_times.seconds_left(limit, max(self.status.active_seconds, 0.0))
+        own, limit = _bounded(self.spec.active_deadline_seconds), self.status.run_limit
+        of_cohort = None if limit is None else _bounded(limit.seconds)
+        left = job_times.seconds_left(own, of_cohort, max(self.status.active_seconds, 0.0))
         return None if left is None else max(left, 1.0)
 
     @property

@@ -243,6 +243,7 @@ class ObservedQueue:
             self._learned,
             evicts=self.decisions.queue.preemption.pods,
             observed=self.decisions.observed_resources,
+            limit_of=self.quotas.run_limit,
         )
 
     def _see_quotas(self) -> None:
@@ -252,6 +253,8 @@ class ObservedQueue:
         reading = self.quotas.read(self.decisions.queue.default)
         self.problems = reading.problems
         self.queue.configure(reading.quotas, self.ledger.cluster, self.now())
+        self.running.see_run_limits(self.now())
+        self.ledger.pods.see_gates()
 
     def _restore_usage(self) -> None:
         """Recall what tenants used before this process started.
@@ -279,7 +282,7 @@ class ObservedQueue:
             self.notices.new_answer(attempt)
 
     def _see_gate(self, uid: str, now: float) -> None:
-        let_in = self.submissions.see_gate(uid, now)
+        let_in = self.submissions.see_gate(uid, now, self.quotas.run_limit)
         if let_in is not None:
             self.admitted_pods.see(let_in)
             self.running.see_pod(uid, now)

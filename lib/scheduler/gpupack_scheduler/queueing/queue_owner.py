@@ -27,6 +27,7 @@ from gpupack_scheduler.queueing.pending.request import GangRequest, job_id, pod_
 from gpupack_scheduler.queueing.pods.conditions import Eviction, Note
 from gpupack_scheduler.queueing.pods.failing import FailedNodeActions
 from gpupack_scheduler.queueing.pods.idling import IdlePod, IdlePodActions
+from gpupack_scheduler.queueing.pods.run_limits import RunLimitActions
 from gpupack_scheduler.queueing.turns import Notifiers, Orders
 from gpupack_scheduler.requests.pod_request import PodRequest
 
@@ -62,6 +63,7 @@ class QueueOwner:
         self._admissions = Admissions(observed)
         self._idling = IdlePodActions(self._ledger, observed.quotas)
         self._failing = FailedNodeActions(self._ledger, observed.quotas)
+        self._run_limits = RunLimitActions(self._ledger, observed.quotas)
         self._looked_at = -inf
         """Time at which jobs beyond the pods that may be admitted were last considered."""
         self._goes_on = False
@@ -178,7 +180,7 @@ class QueueOwner:
                 return held
             if self._goes_on:
                 raise NotReady("others are let in first")
-        visitor = waiting_pod(pod)
+        visitor = waiting_pod(pod, self.observed.quotas.run_limit(pod.namespace))
 
         def plan(cluster: Cluster, job: Job) -> Places | None:
             """Place the pod among `nodes`; pending jobs are planned on all nodes."""
@@ -205,7 +207,7 @@ class QueueOwner:
         """Return the pods that must end now.
 
         They end for preemptors, for maintenance, because their node cannot take them, because they
-        use no GPU, or because one of their GPUs failed.
+        use no GPU, because one of their GPUs failed, or because they have run for too long.
         """
         return (
             *self.observed.operations.victims.evictions(),
@@ -213,6 +215,7 @@ class QueueOwner:
             *self.observed.admitted_pods.displaced(),
             *self._idling.evictions(self.queue, self.now()),
             *self._failing.evictions(self.queue),
+            *self._run_limits.evictions(self.queue, self.now()),
         )
 
     def stranded_pods(self) -> list[Note]:

@@ -6,9 +6,10 @@ not know it. A pod is pending while only gpupack's gate holds it.
 """
 
 import itertools
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Final, TypeAlias
 
+from gpupack_crds.gpujob_status import RunLimit
 from gpupack_kubeclient import objects
 from gpupack_queue import JobId, Queue
 from gpupack_scheduler.decisions import Decisions
@@ -32,6 +33,8 @@ UNKNOWN_SECONDS: Final = 60.0
 
 MAX_RETRIED_PODS: Final = 64
 """Maximum of pods outside the queue that are checked again at a time."""
+
+LimitOf: TypeAlias = Callable[[str], RunLimit | None]
 
 
 class Submissions:
@@ -93,15 +96,15 @@ class Submissions:
                     self.withdraw(job)
             self._operations.see_pending(uid, now)
 
-    def see_gate(self, uid: str, now: float) -> objects.Pod | None:
+    def see_gate(self, uid: str, now: float, limit_of: LimitOf) -> objects.Pod | None:
         """Update a pod that came behind gpupack's gate, changed there or left it.
 
-        Return the pod if it was admitted and is not bound, as far as is known.
+        `limit_of` returns the maximum run time of a namespace. Return the pod if it was admitted and is not bound, as far as is known.
         """
         pods = self._ledger.pods
         gated = pods.gated.get(uid)
         if gated is not None and uid not in self._ledger.claims.pods:
-            self._see_gated(gated, now)
+            self._see_gated(gated, now, limit_of(gated.metadata.namespace))
             return None
         self.withdraw(pod_id(uid))
         self._waiting.leave_outside(uid)
@@ -137,10 +140,10 @@ class Submissions:
         self._waiting.add(ask, now)
         self._queue.submit(ask.job, since)
 
-    def _see_gated(self, pod: objects.Pod, now: float) -> None:
-        observed = self._decisions.observed_resources
+    def _see_gated(self, pod: objects.Pod, now: float, limit: RunLimit | None) -> None:
+        observed, most = self._decisions.observed_resources, self._decisions.max_priority
         try:
-            ask = gate.ask_of(pod, observed, max_priority=self._decisions.max_priority)
+            ask = gate.ask_of(pod, observed, max_priority=most, limit=limit)
         except RequestInvalid:
             self.withdraw(pod_id(pod.metadata.uid))
             self._notices.add(OpenGate(pod, None))

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Self
 
+from gpupack_crds.gpujob_status import RunLimit
 from gpupack_crds.gpuquota import QUOTA_NAME, GpuQuotaSpec
 from gpupack_crds.kinds import GpuQuota
 from gpupack_kubeclient import objects
@@ -36,6 +37,10 @@ class Changes:
 
     def __bool__(self) -> bool:
         return bool(self.without_nodes or self.quotas)
+
+    def run_limit(self, namespace: str, quotas: QuotaStores) -> RunLimit | None:
+        """Return the maximum run time of a namespace's jobs with these changes."""
+        return _with(quotas, self.quotas).run_limit(namespace)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from gpupack_crds import names
-from gpupack_crds.gpujob_status import Preemption
+from gpupack_crds.gpujob_status import Preemption, RunLimit
 from gpupack_crds.placement import NodePlacement, WorkerPlacement, by_node, by_worker
 from gpupack_kubeclient import objects
 from gpupack_placement import Gang, Request
@@ -39,8 +39,14 @@ class PodPlace(NodePlacement, frozen=True):
     pinned: bool = False
 
 
-def ask_of(pod: objects.Pod, observed: Collection[str], *, max_priority: int) -> GatedPodRequest:
-    """Return the request of a pod behind the gate.
+def ask_of(
+    pod: objects.Pod,
+    observed: Collection[str],
+    *,
+    max_priority: int,
+    limit: RunLimit | None = None,
+) -> GatedPodRequest:
+    """Return the request of a pod behind the gate; `limit`: the maximum run time by its cohort.
 
     Raises:
         RequestInvalid: it cannot be served, or its rules about nodes are too long; filter
@@ -49,7 +55,7 @@ def ask_of(pod: objects.Pod, observed: Collection[str], *, max_priority: int) ->
     if not isinstance(pod.spec, GatedPodSpec):
         raise RequestInvalid("its rules about nodes are read when kube-scheduler asks")
     ask = pod_request.of_gated(pod, pod.spec, observed, max_priority=max_priority)
-    return GatedPodRequest(pod=pod, ask=ask, gang=Gang(1, ask.served()))
+    return GatedPodRequest(pod=pod, ask=ask, gang=Gang(1, ask.served()), limit=limit)
 
 
 def tickets_of(pod: objects.Pod, observed: Collection[str]) -> dict[str, int]:

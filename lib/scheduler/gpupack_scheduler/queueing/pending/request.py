@@ -8,6 +8,7 @@ its gate, from the watch.
 import dataclasses
 from typing import Final, TypeAlias
 
+from gpupack_crds.gpujob_status import RunLimit
 from gpupack_kubeclient import objects
 from gpupack_placement import Gang, NodeName
 from gpupack_queue import Job, JobId, Tenant
@@ -100,11 +101,13 @@ class GatedPodRequest:
         pod: the pod from the watch; writes name its version.
         ask: its request, with the rules about nodes.
         gang: its request as a gang.
+        limit: maximum run time by its cohort; None: there is none.
     """
 
     pod: objects.Pod
     ask: PodRequest
     gang: Gang
+    limit: RunLimit | None = None
     policy: None = None
 
     @property
@@ -120,19 +123,19 @@ class GatedPodRequest:
     @property
     def job(self) -> Job:
         """Return the job of the queue."""
-        return waiting_pod(self.ask)
+        return waiting_pod(self.ask, self.limit)
 
 
 QueueRequest: TypeAlias = GangRequest | GatedPodRequest
 
 
-def waiting_pod(ask: PodRequest) -> Job:
-    """Return the job of a pod that needs a place.
+def waiting_pod(ask: PodRequest, limit: RunLimit | None = None) -> Job:
+    """Return the job of a pod that needs a place; `limit`: that of its cohort.
 
     Raises:
         RequestInvalid: it cannot be served.
     """
-    return Job(
+    job = Job(
         id=pod_id(ask.uid),
         gang=Gang(1, ask.served()),
         submitted=ask.created,
@@ -142,6 +145,18 @@ def waiting_pod(ask: PodRequest) -> Job:
         grace_seconds=ask.grace,
         name=f"{POD_NAME}{ask.name}",
     )
+    return limited(job, limit)
+
+
+def limited(job: Job, limit: RunLimit | None) -> Job:
+    """Return the job of a standalone pod with the end that its cohort's limit lets expect.
+
+    The limit is an estimate and not a deadline: PodDisruptionBudgets may delay the eviction.
+    """
+    seconds = None if limit is None else float(limit.seconds)
+    if seconds is not None and job.duration is not None and job.duration <= seconds:
+        seconds = None
+    return job if seconds == job.estimate else dataclasses.replace(job, estimate=seconds)
 
 
 def job_id(attempt: AttemptKey) -> JobId:

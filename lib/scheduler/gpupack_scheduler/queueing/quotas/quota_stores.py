@@ -12,7 +12,9 @@ from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
 
+from gpupack_crds.cohort_rules import nearest_rule, run_limit
 from gpupack_crds.gpucohort import CLUSTER_NAME, GpuCohortSpec
+from gpupack_crds.gpujob_status import RunLimit
 from gpupack_crds.gpuquota import QUOTA_NAME
 from gpupack_crds.kinds import GpuCohort, GpuQuota
 from gpupack_crds.quota import ANY_MODEL, MAX_MODELS, ModelLimit, Weight
@@ -117,23 +119,23 @@ class QuotaStores:
     def rule_for(
         self, namespace: str, pick: Callable[[GpuCohortSpec], R | None]
     ) -> tuple[str, R] | None:
-        """Return the rule of the nearest cohort above a namespace, with the cohort's name.
-
-        Cohorts may form a ring.
-        """
-        cohorts = self.cohorts.items
+        """Return the rule of the nearest cohort above a namespace, with the cohort's name."""
         quota = self.quotas.items.get((namespace, QUOTA_NAME))
-        name = quota.spec.cohort if quota else None
-        for _ in range(MAX_LEVELS + 1):
-            found = cohorts.get(("", name)) if name else None
-            if found is None or name is None:
-                break
-            if (rule := pick(found.spec)) is not None:
-                return name, rule
-            name = found.spec.parent
-        root = cohorts.get(("", CLUSTER_NAME))
-        rule = pick(root.spec) if root else None
-        return None if rule is None else (CLUSTER_NAME, rule)
+        return nearest_rule(quota.spec.cohort if quota else None, self._cohort_spec, pick)
+
+    def run_limit(self, namespace: str) -> RunLimit | None:
+        """Return the maximum run time of a namespace's jobs and pods; None: there is none."""
+        quota = self.quotas.items.get((namespace, QUOTA_NAME))
+        return run_limit(quota.spec.cohort if quota else None, self._cohort_spec)
+
+    @property
+    def has_run_limits(self) -> bool:
+        """Tell whether any cohort has a maximum run time."""
+        return any(each.spec.max_run_seconds for each in self.cohorts.items.values())
+
+    def _cohort_spec(self, name: str) -> GpuCohortSpec | None:
+        cohort = self.cohorts.items.get(("", name))
+        return cohort.spec if cohort else None
 
     def read(self, default: DefaultQuota) -> QuotaReading:
         """Convert all quotas and cohorts."""

@@ -12,9 +12,10 @@ as a pod of its namespace, whatever attempt of whatever job it names.
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from gpupack_crds.gpujob import MAX_WORKERS
+from gpupack_crds.gpujob_status import RunLimit
 from gpupack_placement import NodeName
 from gpupack_queue import Job, JobId, Queue, extra_worker
 from gpupack_scheduler.ledger.changes import Changes
@@ -44,10 +45,15 @@ class RunningHolders:
         *,
         evicts: bool,
         observed: Collection[str],
+        limit_of: Callable[[str], RunLimit | None] = lambda _: None,
     ) -> None:
-        """Follow the claims; `evicts`: standalone pods can be preempted; `observed`: resources."""
+        """Follow the claims.
+
+        `evicts`: standalone pods can be preempted; `observed`: resources; `limit_of`: returns the
+        maximum run time of a namespace's pods.
+        """
         self._ledger, self._queue, self._learned = ledger, queue, learned
-        self._evicts, self._observed = evicts, observed
+        self._evicts, self._observed, self._limit_of = evicts, observed, limit_of
         self._held: dict[JobId, Held] = {}
         self._attempts: dict[JobId, AttemptKey] = {}
         self._least: dict[JobId, int] = {}
@@ -235,6 +241,12 @@ class RunningHolders:
             self._start(found, held, now, since=since)
         if isinstance(pod, PodClaim):
             self._updates.see_pod(job, pod, now)
+            self._updates.see_run_limit(job, self._limit_of(pod.namespace), now)
+
+    def see_run_limits(self, now: float) -> None:
+        """Use the present maximum run times for all standalone pods."""
+        for claim in self._ledger.claims.pods.values():
+            self._updates.see_run_limit(pod_id(claim.uid), self._limit_of(claim.namespace), now)
 
     def _see_nodes(self, nodes: Collection[NodeName], now: float) -> None:
         """Update jobs with device tokens on these nodes, whose GPUs are assumed again."""

@@ -9,12 +9,13 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from gpupack_crds.gpujob_status import RunLimit
 from gpupack_queue import DurationEstimates, JobId, Queue, RunningJob, Tenant, common_name
 from gpupack_scheduler.ledger.claims import PodClaim
 from gpupack_scheduler.ledger.jobs import Jobs, ShownJob
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.workers import AttemptKey
-from gpupack_scheduler.queueing.pending.request import job_id
+from gpupack_scheduler.queueing.pending.request import job_id, limited
 from gpupack_scheduler.queueing.running import holders
 
 _ENDED: Final = "Succeeded"
@@ -99,6 +100,15 @@ class RunningUpdates:
         if running is None or pod.begun is None or pod.duration is None or pod.duration == math.inf:
             return
         self._see_deadline(running, pod.begun + pod.duration, now)
+
+    def see_run_limit(self, job: JobId, limit: RunLimit | None, now: float) -> None:
+        """Use the maximum run time of a standalone pod."""
+        running = self._queue.state.running.get(job)
+        if running is None:
+            return
+        found = limited(running.job, limit)
+        if found != running.job:
+            self._queue.update_running(found, running.placements, self._ledger.cluster, now)
 
     def see_began(self, job: JobId, since: float | None, now: float) -> None:
         """Correct the start of a running job; None: it is not known."""
