@@ -13,8 +13,6 @@ import msgspec
 from gpupack_apiserver.errors import CallInvalid
 from gpupack_crds.dry_run import PREFIX, JudgedJob
 from gpupack_crds.gpujob import MAX_GPUS, GpuJobSpec
-from gpupack_crds.gpujob_status import RunLimit
-from gpupack_crds.job_times import seconds_left
 from gpupack_crds.priority import PriorityProblem
 from gpupack_kubeclient import objects
 from gpupack_kubeclient.errors import KubeError
@@ -100,7 +98,6 @@ def build_request(
     priority_of: Callable[[GpuJobSpec], int | PriorityProblem],
     observed: Collection[str],
     now: float,
-    limit: RunLimit | None = None,
 ) -> GangRequest | NotQueued:
     """Return the job's request, as the operator would send it.
 
@@ -111,7 +108,6 @@ def build_request(
         priority_of: returns the priority by number or class.
         observed: resources of other device plugins.
         now: seconds since the epoch.
-        limit: maximum run time of the namespace's jobs.
     """
     spec = job.spec
     priority = priority_of(spec)
@@ -132,7 +128,7 @@ def build_request(
         policy=policy or spec.policy,
         priority=priority,
         submitted=now,
-        duration=seconds_left(spec.active_deadline_seconds, limit.seconds if limit else None, 0.0),
+        duration=spec.active_deadline_seconds,
         movable=spec.movable,
         extra=spec.extra,
         model_fallback_seconds=spec.model_fallback_seconds,

@@ -116,6 +116,7 @@ async def what_if(request: Call, state: State, data: WhatIfBody) -> Outcome:
     )
     if isinstance(job_request, NotQueued):
         return _not_queued(parts, job_request)
+    job_request = job_request.within(changes.run_limit(data.namespace, parts.model.quotas))
     if obstacle := parts.model.queue_copy.observed.obstacle(job_request):
         return _not_queued(parts, NotQueued("QueueFull", obstacle))
     answer = await _answer(parts, user, job_request, changes)

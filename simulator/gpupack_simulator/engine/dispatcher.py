@@ -27,7 +27,6 @@ from gpupack_simulator.engine.events import (
     EventKind,
     EventQueue,
     Stop,
-    TimedOut,
 )
 from gpupack_simulator.engine.job_state import JobState
 from gpupack_simulator.engine.learning import Learning
@@ -168,11 +167,15 @@ class JobDispatcher:
         return list(dict.fromkeys(gang.request for gang in self.queue.gangs()))
 
     def finish(self, ended: Ended) -> None:
-        """End the job successfully, unless that attempt was killed."""
+        """End the job, unless that attempt was killed: successfully, or at its maximum run time."""
         entry = self.running.get(ended.job)
         if entry is None or entry.attempts != ended.attempt:
             return
-        if entry.course is None or entry.course.ends <= self.now + _LATE_ADMISSION:
+        if ended.is_timeout:
+            self._learn(entry, ended=False)
+            self._release(entry)
+            self._end_unfinished(entry)
+        elif entry.course is None or entry.course.ends <= self.now + _LATE_ADMISSION:
             self._learn(entry, ended=True)
             self._release(entry)
             entry.end, entry.ended = End.SUCCEEDED, self.now
@@ -199,14 +202,6 @@ class JobDispatcher:
             return
         entry.end, entry.ended = End.CANCELLED, self.now
         self._learning.departed(entry.job)
-
-    def time_out(self, timed_out: TimedOut) -> None:
-        """End the job unfinished, unless that attempt has ended."""
-        entry = self.running.get(timed_out.job)
-        if entry is not None and entry.attempts == timed_out.attempt:
-            self._learn(entry, ended=False)
-            self._release(entry)
-            self._end_unfinished(entry)
 
     def _end_unfinished(self, entry: JobState) -> None:
         entry.end, entry.ended = End.TIMED_OUT, self.now
@@ -268,7 +263,9 @@ class JobDispatcher:
         ends = self.now + lasts if entry.course is None else entry.course.ends
         self.events.add(ends, EventKind.END, Ended(job.id, entry.attempts))
         left = self._max_runtime(job) - entry.active
-        self.events.add(self.now + left, EventKind.CANCEL, TimedOut(job.id, entry.attempts))
+        self.events.add(
+            self.now + left, EventKind.CANCEL, Ended(job.id, entry.attempts, is_timeout=True)
+        )
         self._checkpoints.start(entry, self.now)
 
     def _pace(self, placements: tuple[Placement, ...]) -> float:

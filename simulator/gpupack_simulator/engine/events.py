@@ -37,10 +37,14 @@ class EventKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a job's attempt; void if the attempt was killed before."""
+    """The end of a job's attempt; void if the attempt was killed before.
+
+    `is_timeout`: the maximum run time is over.
+    """
 
     job: JobId
     attempt: int
+    is_timeout: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +54,6 @@ class Stop:
     job: JobId
     attempt: int
     cause: Cause = Cause.PREEMPTED
-
-
-@dataclass(frozen=True, slots=True)
-class TimedOut:
-    """The end of a job's maximum run time; void if the attempt has ended."""
-
-    job: JobId
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,7 @@ class Component:
     device: DeviceUuid | None = None
 
 
-Subject = Job | Ended | Stop | TimedOut | Cancelled | Component | NodeChange | None
+Subject = Job | Ended | Stop | Cancelled | Component | NodeChange | None
 
 
 class Event(NamedTuple):

@@ -22,7 +22,6 @@ from gpupack_simulator.engine.events import (
     EventKind,
     EventQueue,
     Stop,
-    TimedOut,
 )
 from gpupack_simulator.engine.learning import Learning
 from gpupack_simulator.engine.maintenance import Calendar, NodeChange
@@ -244,8 +243,6 @@ class Simulator:
                 if self._expected.get(job.id) is job:
                     del self._expected[job.id]
                     self._dispatcher.arrive(job)
-            case TimedOut() as timed_out:
-                self._dispatcher.time_out(timed_out)
             case Cancelled() as cancelled:
                 self._dispatcher.cancel(cancelled)
             case Ended() as ended:

@@ -178,9 +178,7 @@ def _state(record: JobRecord, state: State) -> str:
             return f"succeeded at {record.ended:g} after a wait of {record.wait or 0.0:g}"
         case End.DROPPED:
             return f"dropped{f': {record.reason}' if record.reason else ''}"
-        case End.CANCELLED:
-            return f"cancelled at {record.ended:g}"
-        case End.TIMED_OUT:
-            return f"ended unfinished at {record.ended:g}, the maximum run time of its cohort"
+        case End.CANCELLED | End.TIMED_OUT:
+            return f"{record.end.replace('-', ' ')} at {record.ended:g}"
         case End.KILLED:
             return f"killed at {record.ended:g}{f': {record.reason}' if record.reason else ''}"

@@ -140,9 +140,7 @@ class Tree:
                 parent,
                 given.limits,
                 given.weight,
-                order=given.order,
-                min_runtime_seconds=given.min_runtime_seconds,
-                max_runtime_seconds=given.max_runtime_seconds,
+                given,
             )
             found.guaranteed.update({key: at.nominal for key, at in given.limits.items()})
         return found
@@ -153,24 +151,23 @@ class Tree:
         parent: TreeNode,
         limits: Mapping[ModelKey, Limit],
         weight: float,
-        *,
-        order: OrderPolicy | None = None,
-        min_runtime_seconds: float | None = None,
-        max_runtime_seconds: float | None = None,
+        rules: Cohort | None = None,
     ) -> TreeNode:
+        """Add a node; `rules`: the cohort, whose rules are those of its parent if it has none."""
+        least, most = parent.min_runtime_seconds, parent.max_runtime_seconds
+        if rules is not None and rules.min_runtime_seconds is not None:
+            least = rules.min_runtime_seconds
+        if rules is not None and rules.max_runtime_seconds is not None:
+            most = rules.max_runtime_seconds
         made = self._nodes[of] = TreeNode(
             of,
             parent,
             limits,
             weight,
             (*parent.path, of),
-            order=order or parent.order,
-            min_runtime_seconds=parent.min_runtime_seconds
-            if min_runtime_seconds is None
-            else min_runtime_seconds,
-            max_runtime_seconds=parent.max_runtime_seconds
-            if max_runtime_seconds is None
-            else max_runtime_seconds,
+            order=(rules.order if rules else None) or parent.order,
+            min_runtime_seconds=least,
+            max_runtime_seconds=most,
         )
         return made
 

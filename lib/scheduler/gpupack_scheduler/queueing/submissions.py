@@ -99,7 +99,8 @@ class Submissions:
     def see_gate(self, uid: str, now: float, limit_of: LimitOf) -> objects.Pod | None:
         """Update a pod that came behind gpupack's gate, changed there or left it.
 
-        `limit_of` returns the maximum run time of a namespace. Return the pod if it was admitted and is not bound, as far as is known.
+        Return the pod if it was admitted and is not bound, as far as is known. `limit_of` returns
+        the maximum run time of a namespace's pods.
         """
         pods = self._ledger.pods
         gated = pods.gated.get(uid)

@@ -6,9 +6,10 @@ its gate, from the watch.
 """
 
 import dataclasses
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from gpupack_crds.gpujob_status import RunLimit
+from gpupack_crds.job_times import seconds_left
 from gpupack_kubeclient import objects
 from gpupack_placement import Gang, NodeName
 from gpupack_queue import Job, JobId, Tenant
@@ -71,6 +72,11 @@ class GangRequest:
     def key(self) -> str:
         """Return the name that identifies it in its namespace."""
         return self.attempt.job
+
+    def within(self, limit: RunLimit | None) -> Self:
+        """Return the request of a first attempt with the maximum run time of its cohort."""
+        seconds = seconds_left(self.duration, limit.seconds if limit else None, 0.0)
+        return dataclasses.replace(self, duration=seconds)
 
     @property
     def job(self) -> Job:
