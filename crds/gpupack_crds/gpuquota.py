@@ -4,10 +4,10 @@
 Administrators write the spec, the extender writes the status.
 """
 
-from typing import Final
+from typing import Annotated, Final, Literal
 
 from gpupack_crds.quota import Cohort, Limits, Weight
-from gpupack_crds.wire import Rule, Wire
+from gpupack_crds.wire import Rule, Wire, described
 
 QUOTA_NAME: Final = "default"
 """Name of a namespace's only quota: with several, none would clearly apply."""
@@ -22,6 +22,15 @@ class GpuQuotaSpec(Wire, frozen=True):
     cohort: Cohort | None = None
     weight: Weight = 1
     gpus: Limits = ()
+    job_order: Annotated[
+        Literal["Age", "UserFairShare"],
+        described(
+            "Order of pending jobs of equal priority within the namespace. Age: the oldest first. "
+            "UserFairShare: first the jobs of the user that uses the smallest part of the "
+            "cluster's GPUs, then the oldest; the user is in the annotation "
+            "gpupack.dev/created-by. Default: Age."
+        ),
+    ] = "Age"
 
 
 NAME_RULES: Final = (

@@ -47,6 +47,11 @@ CHECKPOINTED_AT_ANNOTATION: Final = f"{GROUP}/checkpointed-at"
 
 Its author writes it. A preemption is taken to lose the work since then.
 """
+CREATED_BY_ANNOTATION: Final = f"{GROUP}/created-by"
+"""Annotation of a GPUJob or a standalone pod: the user that created it.
+
+The API server writes it at admission, and refuses another value.
+"""
 RERUN_OF_ANNOTATION: Final = f"{GROUP}/rerun-of"
 """Annotation of a GPUJob that is a rerun: name of the job that had ended."""
 RERUN_INCOMPLETE_ANNOTATION: Final = f"{GROUP}/rerun-incomplete"

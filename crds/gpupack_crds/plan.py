@@ -40,6 +40,7 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
         held_since: since when the job has the GPUs that are kept for it across its revisions.
         waits_since: since when the job waits for its turn, without time in which it was suspended.
             Its place in the order is by `submitted_at`.
+        created_by: the user that created the job; empty: unknown.
         grows: the attempt runs; the request is for the places of its old and new workers. Nothing
             waits where there are none.
     """
@@ -58,6 +59,7 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
     waits_since: Timestamp | None = None
     seconds_left: Annotated[float, msgspec.Meta(gt=0)] | None = None
     held_since: Timestamp | None = None
+    created_by: str = ""
 
 
 class PlanResponse(Wire, frozen=True):

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
 from gpupack_kubeclient import errors
 from gpupack_kubeclient.clock import ServerClock
@@ -108,6 +109,7 @@ class Planner:
                 waits_since=times.write(since) if (since := times.waits_since(job)) else None,
                 seconds_left=times.seconds_left(job.spec, job.status),
                 held_since=job.status.held_since,
+                created_by=meta.annotations.get(names.CREATED_BY_ANNOTATION, ""),
             )
         )
         if isinstance(answer, Plan):

@@ -349,6 +349,11 @@ from 1.36 on.
 {{- end }}
 {{- end }}
 
+{{/* Whether the cluster has MutatingAdmissionPolicy, by its version, as above. */}}
+{{- define "gpupack.recordsUsers" -}}
+{{- if semverCompare ">=1.36.0-0" (include "gpupack.kubeVersion" (list . "admission.gatePods to true or false")) }}true{{- end }}
+{{- end }}
+
 {{- define "gpupack.tlsSecret" -}}
 {{- .Values.scheduler.tls.existingSecret | default "gpupack-extender-certificate" -}}
 {{- end }}

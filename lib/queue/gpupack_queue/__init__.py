@@ -21,7 +21,16 @@ from gpupack_queue.decisions import (
 )
 from gpupack_queue.explain.reasons import Borrowed, Wait, WaitReason
 from gpupack_queue.explain.starving import starving_seconds
-from gpupack_queue.job import NO_TENANT, Job, JobId, RunningJob, Tenant, holder_name
+from gpupack_queue.job import (
+    NO_TENANT,
+    NO_USER,
+    Job,
+    JobId,
+    RunningJob,
+    Tenant,
+    User,
+    holder_name,
+)
 from gpupack_queue.pending.elastic_gangs import extra_worker
 from gpupack_queue.pending.model_fallback import PermittedModels, with_models
 from gpupack_queue.pending.pending_jobs import may_fit_on_row
@@ -63,6 +72,7 @@ __all__ = [
     "MAX_LEVELS",
     "NO_PREEMPTION",
     "NO_TENANT",
+    "NO_USER",
     "ROOT",
     "Admit",
     "At",
@@ -102,6 +112,7 @@ __all__ = [
     "Unknown",
     "Unsatisfied",
     "UsageHistory",
+    "User",
     "Victim",
     "Wait",
     "WaitReason",

@@ -17,6 +17,11 @@ Tenant = NewType("Tenant", str)
 
 NO_TENANT: Final = Tenant("")
 
+User = NewType("User", str)
+"""The user of a tenant that submitted a job."""
+
+NO_USER: Final = User("")
+
 Places = tuple[Placement, ...]
 """The placement of each worker of a job."""
 
@@ -44,6 +49,7 @@ class Job:
     them a job (elastic_gangs.py). `extends`: for an extra worker, the gang that it belongs to.
     `held_since`: the time since which it has its GPUs, at first as an earlier job; None: since its
     start. `grace_seconds`: the time that it may take to end once it is preempted.
+    `user`: the user of the tenant that submitted it; empty: unknown.
     `model_fallback_seconds`: the models of its request are in order of preference, and each such
     time of waiting permits one more (pending/model_fallback.py); None: all are permitted at once,
     and the policy chooses.
@@ -67,6 +73,7 @@ class Job:
     held_since: float | None = None
     grace_seconds: float = 0.0
     model_fallback_seconds: float | None = None
+    user: User = NO_USER
 
     def __post_init__(self) -> None:
         for what, seconds in (

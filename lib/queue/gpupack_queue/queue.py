@@ -35,12 +35,12 @@ from gpupack_queue.explain.reasons import Wait
 from gpupack_queue.job import Job, JobId, Places, RunningJob, Tenant
 from gpupack_queue.pending.elastic_gangs import ElasticGangs
 from gpupack_queue.pending.model_fallback import without_unused_models
-from gpupack_queue.pending.order import Order
 from gpupack_queue.pending.pending_jobs import PendingJobs
 from gpupack_queue.planning import Planner
 from gpupack_queue.quotas.quota import Quotas
 from gpupack_queue.quotas.quota_planner import QuotaPlanner
 from gpupack_queue.quotas.quota_usage import QuotaUsage
+from gpupack_queue.quotas.user_shares import usage_by_user
 from gpupack_queue.rules import Rules
 from gpupack_queue.running.drain import Drains
 from gpupack_queue.state.queue_state import State
@@ -51,11 +51,13 @@ _NO_QUOTAS = Quotas()
 
 
 def _empty_state(rules: Rules, quotas: Quotas) -> State:
-    return State(
+    state = State(
         QuotaUsage(quotas, rules),
         PendingJobs(by_priority=rules.by_priority),
         elastic=ElasticGangs(by_priority=rules.by_priority),
     )
+    state.pending.group_by_user(state.quota.tenants_by_user)
+    return state
 
 
 class Queue:
@@ -74,9 +76,10 @@ class Queue:
 
     def clear(self) -> None:
         """Forget all jobs, reservations and quotas, and keep past usage."""
-        history = self._state.quota.history
+        before = self._state.quota
         self._state = _empty_state(self.rules, _NO_QUOTAS)
-        self._state.quota.history = history
+        self._state.quota.history = before.history
+        self._state.quota.user_history = before.user_history
         self._measured = False
         self._dirty()
 
@@ -111,7 +114,7 @@ class Queue:
 
     def ordered_ids(self) -> list[JobId]:
         """Return the pending jobs in the order in which they are admitted now."""
-        order = Order(self._state.quota.effective_usage(self._state.running))
+        order = self._state.order()
         return [
             entry.job.id for entry in sorted(self._state.pending.entries(), key=order.precedence)
         ]
@@ -127,6 +130,7 @@ class Queue:
 
     def submit(self, job: Job, now: float) -> None:
         """Add a pending job; a preempted one comes back with its old time of submission."""
+        job = self._state.with_bounded_user(job)
         self._state.pending.add(self._state.fallbacks.add(job, now), now)
         self._dirty()
 
@@ -157,6 +161,7 @@ class Queue:
         """
         state = self._state
         self._pass_time(now)
+        job = state.with_bounded_user(job)
         reserved = state.reserved.get(job.id)
         if reserved is not None:
             self._unreserve(reserved)
@@ -398,6 +403,7 @@ class Queue:
         before = quota.tracks_usage, quota.keys.all()
         quota.configure(quotas)
         quota.update_capacity(cluster)
+        self._state.pending.group_by_user(quota.tenants_by_user)
         if self._measured and before == (quota.tracks_usage, quota.keys.all()):
             self._state.rebuild()
         else:
@@ -498,13 +504,14 @@ class Queue:
         entry = state.pending.get(job)
         if entry is None:
             raise NotHeld(f"job {job} does not wait")
-        order = Order(state.quota.effective_usage(state.running))
+        order = state.order()
         return order.jobs_before(entry, state.pending)
 
     def _pass_time(self, now: float) -> None:
         quota = self._state.quota
         if quota.history.half_life:
             quota.history.advance(now, self._state.running.usage_by_tenant())
+            quota.user_history.advance(now, usage_by_user(quota, self._state.running))
 
     def _measure(self, cluster: Cluster) -> None:
         """Measure the capacity, if nodes have changed."""

@@ -25,6 +25,7 @@ from gpupack_scheduler.ledger.workers import AttemptKey
 from gpupack_scheduler.queueing.pending.request import GangRequest
 from gpupack_scheduler.queueing.queue_owner import QueueOwner
 from gpupack_scheduler.requests import gang_request
+from gpupack_scheduler.requests.created_by import bounded_name
 from gpupack_scheduler.requests.gang_request import WorkerPod
 
 UNBOUNDED_GPUS: Final = 1e9
@@ -107,6 +108,7 @@ class Plan:
             extra=call.spec.extra,
             held_since=_moment(call.held_since) if call.held_since else None,
             grace=pod.grace,
+            user=bounded_name(call.created_by),
             model_fallback_seconds=call.spec.model_fallback_seconds,
         )
 

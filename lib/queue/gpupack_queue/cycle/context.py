@@ -56,7 +56,8 @@ class CycleContext:
         self.state, self.quota, self.rules = state, state.quota, state.quota.rules
         self.plan, self.now, self.restrictions = plan, now, restrictions
         self._effective_usage = state.quota.effective_usage(state.running)
-        self.order = Order(self._effective_usage)
+        self._users = state.user_shares()
+        self.order = Order(self._effective_usage, self._users)
         self.session = Session(cluster, state.reserved.values())
         self.planner = QuotaPlanner(state.quota, plan)
         self.strict = StrictOrder(state, self.session.snapshot, self.planner)
@@ -105,6 +106,7 @@ class CycleContext:
         """Admit a job on these places."""
         self.session.hold(job, places)
         self.count(job.tenant, charge, 1)
+        self._users.add(job, charge)
         self.quota.held.add(job.tenant, charge)
         self._held.append((job.tenant, charge))
         self.admitted.append(Admit(job.id, places))
@@ -116,7 +118,9 @@ class CycleContext:
         """Preempt the victims for a pending job, and hold its places."""
         for running in preemption.victims:
             self.count(running.job.tenant, running.charge, -1)
+            self._users.add(running.job, running.charge, sign=-1)
         self.count(entry.job.tenant, preemption.charge, 1)
+        self._users.add(entry.job, preemption.charge)
         self.session.hold(entry.job, preemption.decision.placements)
         self.preemptions.append(preemption.decision)
         places = preemption.decision.placements

@@ -20,7 +20,6 @@ from gpupack_queue.explain import reasons, remedies
 from gpupack_queue.explain.reasons import Wait, WaitReason
 from gpupack_queue.explain.start_estimate import MAX_AHEAD, StartEstimate
 from gpupack_queue.job import Job
-from gpupack_queue.pending.order import Order
 from gpupack_queue.pending.pending_jobs import JobClass, PendingJob, RequestClass
 from gpupack_queue.planning import Planner
 from gpupack_queue.preemption.planner import PreemptionPlanner
@@ -76,7 +75,7 @@ class Explainer:
         self._planner = QuotaPlanner(state.quota, plan)
         self._strict = StrictOrder(state, self._session.snapshot, self._planner)
         self._check = StartCheck(state, self._session, self._planner)
-        self._order = Order(state.quota.effective_usage(state.running))
+        self._order = state.order()
 
     def explain(self, entry: PendingJob) -> Wait:
         """Return the first reason that holds, with all other parts of the answer."""
@@ -95,6 +94,7 @@ class Explainer:
             cause.left,
             cause.lacks_only_gpus,
             models=self._state.fallbacks.permitted(entry.job.id),
+            passed_by_user=self._order.goes_first_by_user(entry, waiting),
         )
         found = remedies.find_remedies(
             self._state, self._session.cluster, entry.job, wait, self._now

@@ -69,7 +69,8 @@ class Wait:
     the quota allows its tenant beyond what is used, in milli-GPU of the models that it may use,
     including models that the cluster does not have. `remedies`: what would let it start.
     `borrowed`: what other tenants could give back, which not every reader may know. `models`: the
-    models that it may use now, if they are in order of preference.
+    models that it may use now, if they are in order of preference. `passed_by_user`: a later job of
+    its tenant goes first, because its user uses less.
     """
 
     reason: WaitReason
@@ -85,18 +86,29 @@ class Wait:
     remedies: tuple[str, ...] = ()
     borrowed: tuple[Borrowed, ...] = ()
     models: PermittedModels | None = None
+    passed_by_user: bool = False
 
     @property
     def message(self) -> str:
         """Return one sentence that says why the job waits, and when it starts."""
         models = models_text(self.models, with_time=True)
-        return _joined(self.cause, start_text(self.start), models)
+        return _joined(self.cause, start_text(self.start), models, self._users)
 
     @property
     def message_without_times(self) -> str:
         """Return the message without times."""
         models = models_text(self.models, with_time=False)
-        return _joined(self.cause_without_times, lasting_start_text(self.start), models)
+        start = lasting_start_text(self.start)
+        return _joined(self.cause_without_times, start, models, self._users)
+
+    @property
+    def _users(self) -> str:
+        return PASSED_BY_USER if self.passed_by_user else ""
+
+
+PASSED_BY_USER: Final = (
+    "later jobs go first, because their users use fewer GPUs of the namespace (jobOrder)"
+)
 
 
 def _joined(*parts: str) -> str:

@@ -9,8 +9,8 @@ job classes cost, not what its jobs cost, and a plan is made only where it has a
 """
 
 from bisect import bisect_left, insort
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -23,7 +23,7 @@ from gpupack_placement.cluster import Cluster
 from gpupack_placement.errors import AlreadyHeld
 from gpupack_placement.feasibility import device_slots
 from gpupack_placement.request import Gang, Request
-from gpupack_queue.job import Job, JobId, Rank, Tenant
+from gpupack_queue.job import NO_USER, Job, JobId, Rank, Tenant, User
 from gpupack_queue.start import Never
 
 _MAX_RELEASED_ROWS = 4096
@@ -65,10 +65,12 @@ class RequestClass:
 
 @dataclass(slots=True, eq=False)
 class JobClass:
-    """Entries of one tenant and request class, by rank."""
+    """Entries of one tenant, request class and perhaps user, by rank."""
 
     tenant: Tenant
     request_class: RequestClass
+    user: User = NO_USER
+    """The user of its jobs, if the tenant's users take turns."""
     entries: list[PendingJob] = field(default_factory=list)
     shortest_seconds: float = inf
     """The shortest known or expected duration of its jobs, in seconds."""
@@ -106,7 +108,9 @@ class PendingJobs:
     def __init__(self, *, by_priority: bool = True) -> None:
         self._by_priority = by_priority
         self._request_classes: dict[Gang, RequestClass] = {}
-        self._job_classes: dict[tuple[Tenant, Gang], JobClass] = {}
+        self._job_classes: dict[tuple[Tenant, User, Gang], JobClass] = {}
+        self._by_user: frozenset[Tenant] = frozenset()
+        self._users: dict[Tenant, Counter[User]] = {}
         self._entries: dict[JobId, PendingJob] = {}
         self._released_rows: deque[int] = deque(maxlen=_MAX_RELEASED_ROWS)
         self._releases = 0
@@ -124,6 +128,8 @@ class PendingJobs:
                 PendingJob(e.job, e.rank, made, e.pending_since) for e in job_class.entries
             ]
             twin._entries.update((entry.job.id, entry) for entry in made.entries)
+        twin._by_user = self._by_user
+        twin._users = {tenant: users.copy() for tenant, users in self._users.items()}
         twin._released_rows, twin._releases = self._released_rows.copy(), self._releases
         return twin
 
@@ -142,7 +148,7 @@ class PendingJobs:
                 request_class.delayed_at_release = found.delayed_at_release
                 request_class.never_fits = found.never_fits
         for of in failures.job_classes:
-            if (job_class := self._job_classes.get((of.tenant, of.gang))) is not None:
+            if (job_class := self._job_classes.get((of.tenant, of.user, of.gang))) is not None:
                 job_class.searched_at = of.searched_at
                 job_class.consolidation_searched_at = of.consolidation_searched_at
                 job_class.never = of.never
@@ -158,6 +164,19 @@ class PendingJobs:
             job_class.searched_at = job_class.consolidation_searched_at = (
                 None if job_class is excluded else now
             )
+
+    def users(self, tenant: Tenant) -> Collection[User]:
+        """Return the users of the tenant's pending jobs."""
+        return self._users.get(tenant, ())
+
+    def group_by_user(self, tenants: frozenset[Tenant]) -> None:
+        """Let the users of exactly these tenants take turns."""
+        if tenants == self._by_user:
+            return
+        changed, self._by_user = tenants ^ self._by_user, tenants
+        for entry in [each for each in self if each.job.tenant in changed]:
+            self.remove(entry.job.id)
+            self.add(entry.job, entry.pending_since)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -189,6 +208,7 @@ class PendingJobs:
         rank = Rank(-job.priority * self._by_priority, job.submitted, job.number, job.id)
         entry = self._entries[job.id] = PendingJob(job, rank, job_class, now)
         job_class.shortest_seconds = min(job_class.shortest_seconds, job.expected_end(0.0))
+        self._users.setdefault(job.tenant, Counter())[job.user] += 1
         if job_class.entries and job_class.entries[-1].rank > rank:
             insort(job_class.entries, entry, key=attrgetter("rank"))
         else:
@@ -200,10 +220,11 @@ class PendingJobs:
         entry = self._entries.pop(job, None)
         if entry is None:
             return
+        self._forget_user(entry.job)
         job_class = entry.job_class
         del job_class.entries[bisect_left(job_class.entries, entry.rank, key=attrgetter("rank"))]
         if not job_class.entries:
-            del self._job_classes[job_class.tenant, job_class.gang]
+            del self._job_classes[job_class.tenant, job_class.user, job_class.gang]
             job_class.request_class.job_classes -= 1
 
     def change_gang(self, job: JobId, gang: Gang) -> bool:
@@ -214,6 +235,14 @@ class PendingJobs:
         self.remove(job)
         self.add(replace(entry.job, gang=gang), entry.pending_since)
         return True
+
+    def _forget_user(self, job: Job) -> None:
+        users = self._users[job.tenant]
+        users[job.user] -= 1
+        if not users[job.user]:
+            del users[job.user]
+        if not users:
+            del self._users[job.tenant]
 
     def job_classes(self) -> list[JobClass]:
         """Return the classes, which are not empty, in no particular order."""
@@ -260,7 +289,8 @@ class PendingJobs:
         )
 
     def _class_of(self, job: Job) -> JobClass:
-        job_class = self._job_classes.get((job.tenant, job.gang))
+        key = job.tenant, job.user if job.tenant in self._by_user else NO_USER, job.gang
+        job_class = self._job_classes.get(key)
         if job_class is None:
             request_class = self._request_classes.get(job.gang)
             if request_class is None:
@@ -270,9 +300,7 @@ class PendingJobs:
                     }
                 request_class = self._request_classes[job.gang] = RequestClass(job.gang)
             request_class.job_classes += 1
-            job_class = self._job_classes[job.tenant, job.gang] = JobClass(
-                job.tenant, request_class
-            )
+            job_class = self._job_classes[key] = JobClass(job.tenant, request_class, key[1])
         return job_class
 
     def _last_released(self, count: int) -> Iterable[int]:

@@ -57,12 +57,16 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The quota of one tenant; `weight`: its part of what is borrowed; 0: it comes last."""
+    """The quota of one tenant; `weight`: its part of what is borrowed; 0: it comes last.
+
+    `by_user`: among its jobs of equal priority, those of the user with the smallest usage go first.
+    """
 
     tenant: Tenant
     limits: Mapping[ModelKey, Limit] = field(default_factory=dict)
     cohort: CohortName = ROOT
     weight: float = 1.0
+    by_user: bool = False
 
     def __post_init__(self) -> None:
         _check_weight(f"the quota of {self.tenant}", self.weight)

@@ -28,6 +28,8 @@ class QuotaUsage:
     def __init__(self, quotas: Quotas, rules: Rules) -> None:
         self.rules = rules
         self.history = UsageHistory(rules.half_life_seconds)
+        self.user_history = UsageHistory(rules.half_life_seconds)
+        """The averages of users, by the key of user_shares.py."""
         self.configure(quotas)
 
     def _use_tree(self, tree: Tree) -> None:
@@ -38,6 +40,7 @@ class QuotaUsage:
         """Return an independent copy."""
         twin, tree = copy(self), self.tree.copy()
         twin.tree, twin.history = tree, self.history.copy()
+        twin.user_history = self.user_history.copy()
         twin.usage, twin.held = self.usage.copy(tree), self.held.copy(tree)
         vars(twin).update(_scopes=self._scopes.copy())
         return twin
@@ -61,10 +64,15 @@ class QuotaUsage:
     def configure(self, quotas: Quotas) -> None:
         """Use other quotas from now on; a call of `rebuild` must follow."""
         self.quotas = quotas
+        self.tenants_by_user = frozenset(
+            each.tenant for each in quotas.quotas if each.by_user and self.rules.by_share
+        )
+        """The tenants whose users take turns."""
         self.has_limits = not quotas.is_trivial
         """Whether any quota guarantees or limits anything."""
         self._use_tree(Tree(quotas, {}))
         self.history.rename(self._current_key)
+        self.user_history.rename(self._current_key)
 
     def update_capacity(self, cluster: Cluster) -> bool:
         """Tell whether the capacity has changed; then a call of `rebuild` must follow."""

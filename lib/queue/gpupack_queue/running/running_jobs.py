@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running jobs, and what their tenants use."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from gpupack_placement.errors import AlreadyHeld
-from gpupack_queue.charge import ModelKey
-from gpupack_queue.job import JobId, RunningJob, Tenant
+from gpupack_queue.charge import Charge, ModelKey
+from gpupack_queue.job import JobId, RunningJob, Tenant, User
 from gpupack_queue.running.running_table import RunningTable
+
+K = TypeVar("K", Tenant, User)
 
 
 class RunningJobs:
@@ -19,6 +22,7 @@ class RunningJobs:
         self.extra_workers: dict[JobId, RunningJob] = {}
         """The extra workers of elastic gangs among them; read-only."""
         self._used: dict[Tenant, dict[ModelKey, int]] = {}
+        self._used_by_user: dict[Tenant, dict[User, dict[ModelKey, int]]] = {}
         self._of: dict[Tenant, dict[JobId, RunningJob]] = {}
         self._table: RunningTable | None = None
 
@@ -28,6 +32,10 @@ class RunningJobs:
         twin._jobs = self._jobs.copy()
         twin.movable, twin.extra_workers = self.movable.copy(), self.extra_workers.copy()
         twin._used = {tenant: used.copy() for tenant, used in self._used.items()}
+        twin._used_by_user = {
+            tenant: {user: used.copy() for user, used in users.items()}
+            for tenant, users in self._used_by_user.items()
+        }
         twin._of = {tenant: jobs.copy() for tenant, jobs in self._of.items()}
         twin._table = self.table.copy()
         return twin
@@ -97,11 +105,29 @@ class RunningJobs:
         """Return milli-GPU by tenant and key; read-only."""
         return self._used
 
+    def usage_by_user(self, tenant: Tenant) -> Mapping[User, dict[ModelKey, int]]:
+        """Return milli-GPU by user of a tenant and key; read-only."""
+        return self._used_by_user.get(tenant, {})
+
+    def usage_of_user(self, tenant: Tenant, user: User) -> Mapping[ModelKey, int]:
+        """Return milli-GPU by key; read-only."""
+        return self._used_by_user.get(tenant, {}).get(user, {})
+
     def _count(self, running: RunningJob, *, sign: int) -> None:
-        used = self._used.setdefault(running.job.tenant, {})
-        for key, milli in running.charge.items():
-            used[key] = used.get(key, 0) + sign * milli
-            if not used[key]:
-                del used[key]
-        if not used:
-            del self._used[running.job.tenant]
+        job = running.job
+        _add(self._used, job.tenant, running.charge, sign)
+        users = self._used_by_user.setdefault(job.tenant, {})
+        _add(users, job.user, running.charge, sign)
+        if not users:
+            del self._used_by_user[job.tenant]
+
+
+def _add(amounts: dict[K, dict[ModelKey, int]], of: K, charge: Charge, sign: int) -> None:
+    """Add the charge to the amounts of one owner; keep no zeros."""
+    used = amounts.setdefault(of, {})
+    for key, milli in charge.items():
+        used[key] = used.get(key, 0) + sign * milli
+        if not used[key]:
+            del used[key]
+    if not used:
+        del amounts[of]

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from gpupack_placement.cluster import Cluster
-from gpupack_queue.job import Job, JobId, Places, RunningJob, Tenant
+from gpupack_queue.job import NO_USER, Job, JobId, Places, RunningJob, Tenant
 from gpupack_queue.pending.elastic_gangs import ElasticGangs
 from gpupack_queue.pending.model_fallback import ModelFallbacks
 from gpupack_queue.pending.never import NeverAnswers
+from gpupack_queue.pending.order import Order
 from gpupack_queue.pending.pending_jobs import Failures, PendingJobs
 from gpupack_queue.quotas.quota_usage import QuotaUsage
+from gpupack_queue.quotas.user_shares import UserShares, bounded_user
 from gpupack_queue.running.drain import Drains
 from gpupack_queue.running.running_jobs import RunningJobs
 from gpupack_queue.state.estimate_cache import EstimateCache
@@ -248,6 +250,20 @@ class State:
             row = cluster.row(placement.node)
             if row is not None:
                 self.pending.record_release(row)
+
+    def user_shares(self) -> UserShares:
+        """Return the shares of users by what runs."""
+        return UserShares(self.quota, self.running)
+
+    def order(self) -> Order:
+        """Return the present order of pending jobs."""
+        return Order(self.quota.effective_usage(self.running), self.user_shares())
+
+    def with_bounded_user(self, job: Job) -> Job:
+        """Return the job without its user, if its tenant has too many of them."""
+        pending, running = self.pending.users(job.tenant), self.running.usage_by_user(job.tenant)
+        user = bounded_user(job, {*pending, *running} - {NO_USER})
+        return job if user == job.user else replace(job, user=user)
 
     def recount(self, cluster: Cluster) -> None:
         """Count charges again under new keys, and usage in a new tree."""

@@ -21,6 +21,7 @@ from gpupack_placement import (
     Placement,
     amounts,
 )
+from gpupack_queue import NO_USER, User
 from gpupack_scheduler.ledger.workers import WorkerKey
 from gpupack_scheduler.limits import believed_on_gpu
 from gpupack_scheduler.requests import sharing
@@ -124,6 +125,8 @@ class PodClaim:
     """Seconds that the pod runs at most; infinity: it has no end; None: unknown."""
     grace: float = 0.0
     """Seconds that the pod may take to end."""
+    user: User = NO_USER
+    """The user that created the pod; empty: unknown."""
     leaves: bool = False
     """True if the pod is being deleted."""
     begun: float | None = None
@@ -154,6 +157,7 @@ class PodClaim:
             created=ask.created,
             duration=ask.duration,
             grace=ask.grace,
+            user=ask.user,
             begun=begun,
             checkpointed=checkpointed,
             leaves=leaves,

@@ -9,11 +9,13 @@ from gpupack_crds.gang_memory import has_gang_memory
 from gpupack_crds.job_times import checkpointed_at
 from gpupack_crds.placement import WorkerPlacement, by_worker
 from gpupack_crds.worker_pods import WorkerPod, pods_of
+from gpupack_queue import NO_USER, User
 from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.ledger.claim_table import ClaimTable
 from gpupack_scheduler.ledger.claims import Allocation, State, WorkerClaim
 from gpupack_scheduler.ledger.placed_job import PlacedAttempt, PlacedJob, PlacedPreemption
 from gpupack_scheduler.ledger.workers import AttemptKey, WorkerKey
+from gpupack_scheduler.requests.created_by import user_of
 from gpupack_scheduler.requests.needs import NO_NEEDS, Needs
 
 MAX_ATTEMPTS_REPORTED: Final = 4
@@ -44,6 +46,7 @@ class ShownJob:
             began.
         checkpointed_at: time at which it last saved its work, by its annotation; None: unknown.
         grace: seconds that its workers may take to end.
+        user: the user that created the job; empty: unknown.
     """
 
     attempt: AttemptKey
@@ -66,6 +69,7 @@ class ShownJob:
     held_since: dt.datetime | None = None
     checkpointed_at: dt.datetime | None = None
     grace: float = 0.0
+    user: User = NO_USER
 
     @property
     def has_ended(self) -> bool:
@@ -216,6 +220,7 @@ def _shown(job: PlacedJob, attempt: AttemptKey, pods: tuple[WorkerPod, ...]) -> 
         held_since=job.status.held_since,
         checkpointed_at=checkpointed_at(job.metadata.annotations),
         grace=job.grace,
+        user=user_of(job.metadata),
     )
 
 

@@ -32,6 +32,7 @@ from gpupack_scheduler.queueing.observed_queue import ObservedQueue
 from gpupack_scheduler.queueing.pending.request import GangRequest
 from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 from gpupack_scheduler.requests import gang_request
+from gpupack_scheduler.requests.created_by import user_of
 
 log = logging.getLogger(__name__)
 
@@ -179,6 +180,7 @@ class ReadOnlyQueue:
             extra=job.spec.extra,
             held_since=held_since.timestamp() if held_since else None,
             grace=job.grace,
+            user=user_of(job.metadata),
             model_fallback_seconds=job.spec.model_fallback_seconds,
         )
 

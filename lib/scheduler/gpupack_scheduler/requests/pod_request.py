@@ -15,11 +15,13 @@ import msgspec
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_kubeclient import objects
 from gpupack_placement import Invalid, NodeSelector, Request, Toleration, TolerationOperator
+from gpupack_queue import NO_USER, User
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.ledger.gated_pod import GatedPodSpec
 from gpupack_scheduler.ledger.workers import WorkerKey, worker_of
 from gpupack_scheduler.limits import MAX_CPU, MAX_MEMORY
 from gpupack_scheduler.requests import gpu_request, pod_resources
+from gpupack_scheduler.requests.created_by import user_of
 from gpupack_scheduler.requests.gpu_request import GpuRequest
 from gpupack_scheduler.requests.needs import MAX_NAMES
 from gpupack_scheduler.requests.node_rules import RawRules
@@ -76,6 +78,8 @@ class PodRequest:
     """Seconds that the pod runs at most, from `duration_of`."""
     grace: float = 0.0
     """Seconds that the pod may take to end, from `grace_of`."""
+    user: User = NO_USER
+    """The user that created the pod, from `user_of`."""
 
     def served(self) -> Request:
         """Return the request.
@@ -187,6 +191,7 @@ def _ask(
         created=created.timestamp() if (created := pod.metadata.creation_timestamp) else 0.0,
         duration=duration_of(spec),
         grace=grace_of(spec),
+        user=user_of(pod.metadata),
     )
 
 

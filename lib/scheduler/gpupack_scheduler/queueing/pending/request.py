@@ -12,7 +12,7 @@ from gpupack_crds.gpujob_status import RunLimit
 from gpupack_crds.job_times import seconds_left
 from gpupack_kubeclient import objects
 from gpupack_placement import Gang, NodeName
-from gpupack_queue import Job, JobId, Tenant
+from gpupack_queue import NO_USER, Job, JobId, Tenant, User
 from gpupack_scheduler.ledger.workers import AttemptKey
 from gpupack_scheduler.requests.pod_request import PodRequest
 
@@ -43,6 +43,7 @@ class GangRequest:
         held_since: time since which it has the GPUs that are reserved for it, seconds since the
             epoch.
         grace: seconds that its workers may take to end.
+        user: the user that created the GPUJob; empty: unknown.
         model_fallback_seconds: waiting time that permits one more of its models, which are in order
             of preference; None: all are permitted at once.
     """
@@ -61,6 +62,7 @@ class GangRequest:
     extra: int = 0
     held_since: float | None = None
     grace: float = 0.0
+    user: User = NO_USER
     model_fallback_seconds: float | None = None
 
     @property
@@ -95,6 +97,7 @@ class GangRequest:
             extra_workers=self.extra,
             held_since=self.held_since,
             grace_seconds=self.grace,
+            user=self.user,
             model_fallback_seconds=self.model_fallback_seconds,
         )
 
@@ -149,6 +152,7 @@ def waiting_pod(ask: PodRequest, limit: RunLimit | None = None) -> Job:
         priority=ask.priority,
         duration=ask.duration,
         grace_seconds=ask.grace,
+        user=ask.user,
         name=f"{POD_NAME}{ask.name}",
     )
     return limited(job, limit)

@@ -226,6 +226,7 @@ def _quota(shown: GpuQuota, models: _Models) -> Quota:
         _limits(shown.spec.gpus, models),
         _above(shown.spec.cohort),
         float(shown.spec.weight),
+        shown.spec.job_order == "UserFairShare",
     )
 
 

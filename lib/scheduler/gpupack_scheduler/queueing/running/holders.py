@@ -23,7 +23,7 @@ from gpupack_placement import (
     Share,
     Spread,
 )
-from gpupack_queue import Job, JobId, Tenant
+from gpupack_queue import NO_USER, Job, JobId, Tenant
 from gpupack_scheduler.ledger.claims import Allocation, DeviceTokens, PodClaim
 from gpupack_scheduler.ledger.jobs import ShownJob
 from gpupack_scheduler.ledger.ledger import Ledger
@@ -110,6 +110,7 @@ def gang_job(
         extra_workers=shown.extra if shown and is_read and found.spread == Spread() else 0,
         held_since=shown.held_since.timestamp() if shown and shown.held_since else None,
         grace_seconds=shown.grace if shown else 0.0,
+        user=shown.user if shown else NO_USER,
         model_fallback_seconds=job.spec.model_fallback_seconds if job and is_read else None,
     )
 
@@ -133,6 +134,7 @@ def pod_job(
         priority=pod.priority,
         duration=pod.duration,
         grace_seconds=pod.grace,
+        user=pod.user,
         preemptible=evicts,
     )
 
