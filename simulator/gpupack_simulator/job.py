@@ -80,6 +80,8 @@ class Job:
     """Pause when it starts again."""
     walltime: float | None = None
     """Limit that its user set; None: no limit."""
+    user: str = ""
+    """User of the tenant, if the tenant's users take turns; empty: unknown."""
     model_fallback: float | None = None
     """Time of waiting that permits one more of its models, which are in order of preference; None:
     all are permitted from the start."""

@@ -509,6 +509,7 @@ def plan_request(
     seconds_left=None,
     namespace="team",
     avoid=(),
+    created_by="",
     **spec,
 ):
     """`share=…` asks for shares instead of whole GPUs; `since`: when the job began to wait."""
@@ -524,6 +525,7 @@ def plan_request(
         "priority": priority,
         "submittedAt": moment(submitted),
         "avoid": list(avoid),
+        "createdBy": created_by,
         **({} if seconds_left is None else {"secondsLeft": seconds_left}),
         **({} if since is None else {"waitsSince": moment(since)}),
     }

@@ -349,9 +349,12 @@ from 1.36 on.
 {{- end }}
 {{- end }}
 
-{{/* Whether the cluster has MutatingAdmissionPolicy, by its version, as above. */}}
+{{/* Whether admission records the users of jobs and pods: it needs MutatingAdmissionPolicy, as the gate. */}}
 {{- define "gpupack.recordsUsers" -}}
-{{- if semverCompare ">=1.36.0-0" (include "gpupack.kubeVersion" (list . "admission.gatePods to true or false")) }}true{{- end }}
+{{- $wanted := toString .Values.admission.gatePods -}}
+{{- if eq $wanted "true" }}true
+{{- else if and (eq $wanted "auto") (semverCompare ">=1.36.0-0" (include "gpupack.kubeVersion" (list . "admission.gatePods to true or false"))) }}true
+{{- end }}
 {{- end }}
 
 {{- define "gpupack.tlsSecret" -}}

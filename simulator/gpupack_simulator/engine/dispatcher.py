@@ -91,6 +91,7 @@ class JobDispatcher:
             extra_workers=job.workers - job.least,
             movable=job.movable,
             grace_seconds=self._grace,
+            user=q.User(job.user),
             model_fallback_seconds=job.model_fallback,
         )
         entry = self._by_id[job.id] = JobState(job, asked, waiting_since=self.now)

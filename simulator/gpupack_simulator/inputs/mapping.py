@@ -58,6 +58,7 @@ BLANKS: Final[dict[str, Any]] = {
     "cpus": 0.0,
     "priority": 0,
     "tenant": "",
+    "user": "",
 }
 """Columns in which a blank cell is valid, with its value."""
 
@@ -87,6 +88,7 @@ class Columns(Struct, rename="camel", forbid_unknown_fields=True):
     cpus: Column | None = None
     priority: Column | None = None
     tenant: Column | None = None
+    user: Column | None = None
 
 
 class ColumnMapping(Struct, rename="camel", forbid_unknown_fields=True):

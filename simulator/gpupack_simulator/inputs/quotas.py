@@ -2,7 +2,7 @@
 """The fields `queue`, `quotas` and `cohorts` of a scenario, in whole GPUs, and their conversion."""
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -50,6 +50,7 @@ class QuotaSpec(Struct, rename="camel", forbid_unknown_fields=True):
     cohort: str = ""
     weight: Annotated[float, Meta(ge=0)] = 1.0
     gpus: dict[Name, LimitSpec | Amount] = {}
+    job_order: Literal["Age", "UserFairShare"] = "Age"
 
 
 class CohortSpec(Struct, rename="camel", forbid_unknown_fields=True):
@@ -153,7 +154,13 @@ def rules_of(spec: QueueSpec, discipline: Discipline) -> Discipline:
 
 def quota_of(spec: QuotaSpec) -> Quota:
     """Convert the entry to the queue's type."""
-    return Quota(Tenant(spec.tenant), _limits(spec.gpus), CohortName(spec.cohort), spec.weight)
+    return Quota(
+        Tenant(spec.tenant),
+        _limits(spec.gpus),
+        CohortName(spec.cohort),
+        spec.weight,
+        spec.job_order == "UserFairShare",
+    )
 
 
 def cohort_of(spec: CohortSpec) -> Cohort:

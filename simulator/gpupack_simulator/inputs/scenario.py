@@ -47,9 +47,11 @@ wait again.
 
 A job below a cohort with `maxRuntime` ends when it has run for so long, over all attempts.
 
-Jobs name their `tenant`. Quotas count GPUs, "*" those of models that no quota names. A weight is 0,
-or 0.001 to 1000. A node has plenty of what its entry omits. `count` makes several nodes, NAME-0 and
-on. A job does not request what its entry omits; without `duration` it never ends.
+Jobs name their `tenant`, and their `user` within it: with `jobOrder: UserFairShare` in the tenant's
+quota, jobs of the user who uses least go first. Quotas count GPUs, "*" those of models that no
+quota names. A weight is 0, or 0.001 to 1000. A node has plenty of what its entry omits. `count`
+makes several nodes, NAME-0 and on. A job does not request what its entry omits; without `duration`
+it never ends.
 """
 
 from collections.abc import Callable

@@ -104,6 +104,7 @@ class JobSpec(Struct, rename="camel", forbid_unknown_fields=True):
     walltime: Positive | None = None
     priority: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
     tenant: str = ""
+    user: str = ""
     preemptible: bool = True
     movable: bool = False
     checkpoint: Positive = inf
@@ -184,6 +185,7 @@ def jobs_of(spec: JobSpec) -> Iterator[Job]:
             reports_checkpoints=spec.reports_checkpoints,
             restart=spec.restart,
             walltime=spec.walltime,
+            user=spec.user,
             model_fallback=spec.gpu_model_fallback.after if spec.gpu_model_fallback else None,
         )
 

@@ -87,6 +87,7 @@ def _row_type(mapping: ColumnMapping) -> type[Struct]:
         "cpus": Amount,
         "priority": int,
         "tenant": str,
+        "user": str,
     }
     fields = [(ours, types[ours], field(name=theirs)) for ours, theirs in mapping.names.items()]
     fields += [
@@ -141,6 +142,7 @@ class _Rows:
             getattr(row, "priority", 0),
             tenant=getattr(row, "tenant", ""),
             walltime=walltime,
+            user=getattr(row, "user", ""),
         )
         return submitted, job
 

@@ -25,6 +25,8 @@ COLUMNS: Final = (
     Column("share", right=True, wide=True),
     Column("running", right=True, min_width=90),
     Column("waiting", right=True),
+    Column("max run", right=True, wide=True),
+    Column("order", wide=True),
     Column("problem", min_width=100, rest=True),
 )
 
@@ -42,6 +44,8 @@ class QuotaRow(msgspec.Struct, frozen=True):
     share: str = ""
     running: int | None = None
     waiting: int | None = None
+    max_run_seconds: int | None = None
+    job_order: str = ""
     problem: str = ""
 
     def cells(self) -> tuple[Any, ...]:
@@ -95,6 +99,8 @@ def rows_of(item: GpuQuota | GpuCohort) -> list[QuotaRow]:
         share=status.share,
         running=status.running,
         waiting=status.waiting,
+        max_run_seconds=None if isinstance(item, GpuQuota) else item.spec.max_run_seconds,
+        job_order=item.spec.job_order if isinstance(item, GpuQuota) else "",
         problem="; ".join(filter(None, (status.problem, status.capacity_warning))),
     )
     models = [

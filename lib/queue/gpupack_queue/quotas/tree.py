@@ -45,7 +45,6 @@ class TreeNode:
     order: OrderPolicy | None = None
     min_runtime_seconds: float | None = None
     max_runtime_seconds: float | None = None
-    by_user: bool = False
 
     @property
     def name(self) -> str:
@@ -111,9 +110,7 @@ class Tree:
         if leaf is None:
             quota = self._quotas.get(name, self.quotas.default)
             parent = self._cohort(quota.cohort)
-            leaf = self._add(
-                NodeId(f"tenant/{name}"), parent, quota.limits, quota.weight, by_user=quota.by_user
-            )
+            leaf = self._add(NodeId(f"tenant/{name}"), parent, quota.limits, quota.weight)
             leaf.guaranteed.update({key: at.nominal for key, at in quota.limits.items()})
         return leaf
 
@@ -155,8 +152,6 @@ class Tree:
         limits: Mapping[ModelKey, Limit],
         weight: float,
         rules: Cohort | None = None,
-        *,
-        by_user: bool = False,
     ) -> TreeNode:
         """Add a node; `rules`: the cohort, whose rules are those of its parent if it has none."""
         least, most = parent.min_runtime_seconds, parent.max_runtime_seconds
@@ -173,7 +168,6 @@ class Tree:
             order=(rules.order if rules else None) or parent.order,
             min_runtime_seconds=least,
             max_runtime_seconds=most,
-            by_user=by_user,
         )
         return made
 

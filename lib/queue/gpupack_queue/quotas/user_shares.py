@@ -42,7 +42,7 @@ class UserShares:
 
     def share(self, tenant: Tenant, user: User) -> float:
         """Return the share of a user; 0 for all users of a tenant whose users take no turns."""
-        if not self._quota.tree.tenant(tenant).by_user:
+        if tenant not in self._quota.tenants_by_user:
             return 0.0
         used = self._running.usage_of_user(tenant, user)
         amounts = self._quota.user_history.effective(user_key(tenant, user), used)
