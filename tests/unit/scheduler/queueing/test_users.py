@@ -6,7 +6,7 @@ import pytest
 from extender_builders import gated, job, pod, whole
 
 from gpupack_crds.kinds import GpuQuota
-from gpupack_scheduler.queueing.request import pod_id
+from gpupack_scheduler.queueing.pending.request import pod_id
 
 CREATED_BY = "gpupack.dev/created-by"
 
