@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """An ungated pod, which is not in the queue, requests immediate admission."""
 
-from placement_builders import node
+from placement_builders import A100, H100, node
 from queue_world import World, cohort, limit, quota, with_rules
 
 from gpupack_placement import Gang, Request
+from gpupack_placement.feasibility import worker_slots
 from gpupack_queue import NO_PREEMPTION, Job, JobId, OrderPolicy, Tenant, Wait, WaitReason
+from gpupack_queue.admission import strict_order
 
+MAX_CLASSES_COMPUTED = 64
 PATIENCE = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=10)
 
 
@@ -89,3 +92,32 @@ def test_an_ungated_pod_takes_no_gpus_of_a_more_urgent_new_job():
     world.runs("a", "n1/0", duration=50).submit("urgent", 2, priority=5).decide(at=1)
     assert visit(world).reason is WaitReason.RESERVED
     assert not isinstance(visit(world, priority=5), Wait)
+
+
+def test_in_strict_order_an_ungated_pod_examines_few_classes_at_a_time(monkeypatch):
+    """Jobs of 300 classes wait for another model. Their nodes are computed once."""
+    world = World(
+        node("h", 1), node("a", 1, model=A100), rules=with_rules(order=OrderPolicy.STRICT)
+    )
+    world.runs("holder", "h/0")
+    for number in range(300):
+        asked = Request(gpus=1, cpu=number, models=(H100,))
+        world.submit(f"job{number}", request=asked, tenant=f"t{number % 5}")
+    computed = []
+    monkeypatch.setattr(
+        strict_order,
+        "worker_slots",
+        lambda *given, **kw: computed.append(given) or worker_slots(*given, **kw),
+    )
+    asked = Request(gpus=1, models=(A100,))
+    found = [visit(world, request=asked) for _ in range(6)]
+    assert len(computed) < 300 + 6 * 3
+    assert [place.node for place in found[-1]] == ["a"]
+    computed.clear()
+    visit(world, request=asked)
+    assert len(computed) <= 2
+    world.cluster.set_node(node("b", 1, model=A100))
+    world.queue.record_node_change("b", world.cluster)
+    computed.clear()
+    visit(world, request=asked)
+    assert len(computed) <= 2 * (MAX_CLASSES_COMPUTED + 2)

@@ -69,14 +69,14 @@ def test_backfill_never_starts_the_first_in_line_later_than_fifo_does_when_all_a
 @pytest.mark.parametrize("seed", range(4))
 def test_backfill_keeps_the_reservation_of_the_queue_head(seed, monkeypatch):
     promised = {}
-    real = BackfillReservations._reservations
+    real = BackfillReservations.all
 
     def noted(self):
         for room in real(self):
             assert promised.setdefault(room.job.id, room.start_at) == room.start_at
         return self._computed
 
-    monkeypatch.setattr(BackfillReservations, "_reservations", noted)
+    monkeypatch.setattr(BackfillReservations, "all", noted)
     nodes = [node("a", 4, cpu=12_000), node("b", 3, cpu=12_000)]
     started = starts(run(nodes, some_jobs(seed), "best-fit", discipline="backfill"))
     assert promised

@@ -16,7 +16,7 @@ from gpupack_queue.charge import Charge
 from gpupack_queue.job import Places
 from gpupack_queue.pending.pending_jobs import JobClass, PendingJob
 from gpupack_queue.quotas.quota_planner import QuotaPlanner
-from gpupack_queue.reservations.backfill_reservations import BackfillReservations
+from gpupack_queue.reservations.backfill import Backfill
 from gpupack_queue.start import Never, NotNow, Now
 from gpupack_queue.state.queue_state import State
 from gpupack_queue.state.session import Session
@@ -27,7 +27,7 @@ Answer: TypeAlias = Now | Never | NotNow
 class StartCheck:
     """The checks in one session.
 
-    They remember in the class of a request that it failed. `strict` and `reservations` None: these
+    They remember in the class of a request that it failed. `strict` and `backfill` None: these
     reasons are left out.
     """
 
@@ -38,10 +38,10 @@ class StartCheck:
         planner: QuotaPlanner,
         *,
         strict: StrictOrder | None = None,
-        reservations: BackfillReservations | None = None,
+        backfill: Backfill | None = None,
     ) -> None:
         self._state, self._session, self._planner = state, session, planner
-        self._strict, self._reservations = strict, reservations
+        self._strict, self._backfill = strict, backfill
 
     def never(self, of: JobClass) -> Never | None:
         """Return why jobs of the class can never start; None: they can."""
@@ -55,7 +55,7 @@ class StartCheck:
         never = self.never(entry.job_class)
         if never is not None:
             return never
-        if self._strict is not None and self._strict.holds_back(entry.job):
+        if self._strict is not None and self._strict.holds_back(entry):
             return NotNow.BEHIND_QUEUE_HEAD
         return self._check_now(entry)
 
@@ -67,7 +67,7 @@ class StartCheck:
         request_class = entry.job_class.request_class
         if not self._state.pending.may_fit(request_class, cluster):
             return NotNow.NO_GPUS
-        if self._reservations is not None and self._reservations.would_delay(entry):
+        if self._backfill is not None and self._backfill.would_delay(entry):
             return NotNow.WOULD_DELAY
         places = self._planner.plan(cluster, job)
         if places is None:
@@ -83,16 +83,16 @@ class StartCheck:
             return NotNow.NO_QUOTA
         if not self._state.quota.fits_with_victims(job.tenant, found[1]):
             return NotNow.VICTIMS_HOLD_QUOTA
-        if self._reservations is None:
+        if self._backfill is None:
             return Now(*found)
-        if self._reservations.is_delay_unknown(job):
+        if self._backfill.reservations.is_delay_unknown(job):
             return NotNow.WOULD_DELAY
-        if self._reservations.try_backfill(job, found[0]):
+        if self._backfill.try_backfill(job, found[0]):
             return Now(*found)
-        return self._check_outside(entry, self._reservations, found)
+        return self._check_outside(entry, self._backfill, found)
 
     def _check_outside(
-        self, entry: PendingJob, reservations: BackfillReservations, first: tuple[Places, Charge]
+        self, entry: PendingJob, backfill: Backfill, first: tuple[Places, Charge]
     ) -> Answer:
         """Check places that avoid the reservations before the job, then the first ones again.
 
@@ -100,18 +100,18 @@ class StartCheck:
         remembered for the class of the request, unless the quota decided it: other tenants may have
         another quota.
         """
-        job, cluster = entry.job, reservations.cluster_with_reservations(entry.job)
+        job, cluster = entry.job, backfill.reservations.cluster_with_reservations(entry.job)
         places = None if cluster is None else self._planner.plan(cluster, job)
         found = None
         if cluster is not None and places is not None:
             found = self._planner.permitted(cluster, job, places)
         if found is not None and not self._state.quota.fits_with_victims(job.tenant, found[1]):
             return NotNow.VICTIMS_HOLD_QUOTA
-        if found is not None and reservations.try_backfill(job, found[0]):
+        if found is not None and backfill.try_backfill(job, found[0]):
             return Now(*found)
-        moved = reservations.try_move(entry, first[0])
+        moved = backfill.try_move(entry, first[0])
         if moved:
             return Now(*first)
         if moved is not None and (places is None or (found is not None and found[0] == places)):
-            reservations.remember_delay(entry)
+            backfill.remember_delay(entry)
         return NotNow.WOULD_DELAY

@@ -27,6 +27,7 @@ from gpupack_queue.pending.pending_jobs import PendingJob
 from gpupack_queue.planning import Planner
 from gpupack_queue.preemption.planner import PlannedPreemption
 from gpupack_queue.quotas.quota_planner import QuotaPlanner
+from gpupack_queue.reservations.backfill import Backfill
 from gpupack_queue.reservations.backfill_reservations import BackfillReservations
 from gpupack_queue.start import Now
 from gpupack_queue.state.queue_state import State
@@ -64,8 +65,16 @@ class CycleContext:
         self.reservations = BackfillReservations(
             state, self.session, plan, now, max_computed=self.rules.max_reservations_per_cycle
         )
+        self.backfill = Backfill(
+            state,
+            self.session,
+            plan,
+            now,
+            self.reservations,
+            max_moves=self.rules.max_reservations_per_cycle,
+        )
         self._check = StartCheck(
-            state, self.session, self.planner, strict=self.strict, reservations=self.reservations
+            state, self.session, self.planner, strict=self.strict, backfill=self.backfill
         )
         self.admitted: list[Admit] = []
         self.served: set[JobId] = set()

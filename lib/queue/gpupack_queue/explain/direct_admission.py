@@ -15,6 +15,7 @@ from gpupack_queue.job import Job, Places, Rank
 from gpupack_queue.pending.pending_jobs import JobClass, PendingJob, RequestClass
 from gpupack_queue.planning import Planner
 from gpupack_queue.quotas.quota_planner import QuotaPlanner
+from gpupack_queue.reservations.backfill import Backfill
 from gpupack_queue.reservations.backfill_reservations import BackfillReservations
 from gpupack_queue.start import Now
 from gpupack_queue.state.queue_state import State
@@ -35,7 +36,7 @@ class DirectAdmission:
             self._session,
             self._planner,
             strict=self._strict,
-            reservations=self._reservations,
+            backfill=Backfill(state, self._session, plan, now, self._reservations),
         )
 
     def try_admit(self, job: Job) -> Places | Wait:
@@ -43,7 +44,7 @@ class DirectAdmission:
         rank = Rank(-job.priority, job.submitted, job.number, job.id)
         entry = PendingJob(job, rank, JobClass(job.tenant, RequestClass(job.gang)), self._now)
         self._reservations.add_last_heads()
-        self._strict.block_behind_pending(job)
+        self._strict.block_behind_pending(entry)
         try:
             answer = self._check.check(entry)
         finally:

@@ -26,6 +26,7 @@ from gpupack_queue.preemption.planner import PreemptionPlanner
 from gpupack_queue.quotas.quota_planner import QuotaPlanner
 from gpupack_queue.quotas.tree import TreeNode
 from gpupack_queue.quotas.usage import Usage
+from gpupack_queue.reservations.backfill import Backfill
 from gpupack_queue.reservations.backfill_reservations import BackfillReservations
 from gpupack_queue.reservations.in_place_restart import is_held_by_last_attempt
 from gpupack_queue.start import NotNow, Now, Start, Unsatisfied, WhenReleased, latest_start
@@ -110,9 +111,9 @@ class Explainer:
         if reason not in _MAY_PREEMPT or position > MAX_AHEAD or not self._is_head(entry):
             return start
         reservations = BackfillReservations(self._state, self._session, self._plan, self._now)
-        preemptor = PreemptionPlanner(
-            self._state, self._session, self._planner, reservations, self._now
-        )
+        shared = self._state, self._session
+        backfill = Backfill(*shared, self._plan, self._now, reservations)
+        preemptor = PreemptionPlanner(*shared, self._planner, backfill, self._now)
         begins = preemptor.earliest_preemption(entry.job)
         by = latest_start(start)
         if begins is None or (by is not None and by.at <= begins):
@@ -220,8 +221,7 @@ class Explainer:
     def _blocked_by_head(self, entry: PendingJob) -> _Cause | None:
         """Return the queue head of the same strict order that is before it; None: there is none."""
         scope = self._quota.strict_scope(entry.job.tenant)
-        heads = self._strict.heads_before(entry.job)
-        first = min(heads, key=self._order.precedence, default=None)
+        first = self._strict.first_head(entry, self._order)
         if scope is None or first is None:
             return None
         is_first = self._order.precedence(entry) < self._order.precedence(first)

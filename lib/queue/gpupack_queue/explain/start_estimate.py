@@ -127,7 +127,7 @@ class StartEstimate:
         for other, plan in zip(ahead, planned, strict=False):
             if scope is None or quota.strict_scope(other.job.tenant) != scope:
                 continue
-            if plan.placements is not None and self._strict.compete(other.job, entry.job):
+            if plan.placements is not None and self._strict.compete(other, entry):
                 yield plan
 
     def _planned(self, jobs: Sequence[Job]) -> list[PlannedStart]:

@@ -19,6 +19,7 @@ from operator import attrgetter
 import numpy as np
 
 from gpupack_devices.units import WHOLE_GPU
+from gpupack_placement.arrays import BoolArray
 from gpupack_placement.cluster import Cluster
 from gpupack_placement.errors import AlreadyHeld
 from gpupack_placement.feasibility import device_slots
@@ -82,6 +83,8 @@ class JobClass:
     """The reservations that could not move for its first job, and the number of releases then."""
     never: tuple[object, Never | None] | None = None
     """Why its jobs can never start, with what the answer depends on."""
+    rows: tuple[object, BoolArray] | None = None
+    """The rows where a worker could run if no other job ran, with what the answer depends on."""
 
     @property
     def head(self) -> PendingJob:
@@ -151,7 +154,7 @@ class PendingJobs:
             if (job_class := self._job_classes.get((of.tenant, of.user, of.gang))) is not None:
                 job_class.searched_at = of.searched_at
                 job_class.consolidation_searched_at = of.consolidation_searched_at
-                job_class.never = of.never
+                job_class.never, job_class.rows = of.never, of.rows
 
     def forget_searches(self) -> None:
         """Forget searches without result, which may find something now."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 
 from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement.cluster import Cluster
@@ -16,10 +17,16 @@ from gpupack_queue.preemption.policies import PreemptionPolicy
 from gpupack_queue.preemption.victim_check import VictimSet
 from gpupack_queue.preemption.victim_search import VictimSearch
 from gpupack_queue.quotas.quota_planner import QuotaPlanner
-from gpupack_queue.reservations.backfill_reservations import BackfillReservations
+from gpupack_queue.reservations.backfill import Backfill
 from gpupack_queue.running.projected_cluster import adopt_job, allocate_job
 from gpupack_queue.state.queue_state import State
 from gpupack_queue.state.session import Session
+
+MAX_CHECKS_PER_SEARCH: Final = 8
+"""The maximum number of jobs in a cycle, by search, for which candidates are looked for.
+
+Where the policies permit none, no search follows, and the check costs little.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +46,15 @@ class PreemptionPlanner:
         state: State,
         session: Session,
         planner: QuotaPlanner,
-        reservations: BackfillReservations,
+        backfill: Backfill,
         now: float,
     ) -> None:
-        self._reservations = reservations
+        self._backfill, self._reservations = backfill, backfill.reservations
         self._state, self._session, self._planner, self._now = state, session, planner, now
         self._rules = state.quota.rules.preemption
-        self._searches, self._max_searches = (
-            0,
-            0 if state.computes_reservations_next else self._rules.max_searches_per_cycle,
+        self._searches = self._checks = 0
+        self._max_searches = (
+            0 if state.computes_reservations_next else self._rules.max_searches_per_cycle
         )
         self._ending = state.running_victims() | state.stuck.keys()
         self.due_at = inf
@@ -55,7 +62,7 @@ class PreemptionPlanner:
 
     @property
     def has_searched(self) -> bool:
-        """Tell whether a search took place in this cycle."""
+        """Tell whether candidates were searched for victims in this cycle."""
         return self._searches > 0
 
     def plan(self, entry: PendingJob) -> PlannedPreemption | None:
@@ -70,7 +77,7 @@ class PreemptionPlanner:
             return None
         if not self._may_search(entry):
             return None
-        self._searches += 1
+        self._checks += 1
         job = entry.job
         found = self._search_extra_workers(job) if extras else None
         if found is None and by_right:
@@ -123,6 +130,8 @@ class PreemptionPlanner:
     def _extra_workers(self) -> list[RunningJob]:
         """Return the extra workers that are not being preempted, the longest running first."""
         running = self._state.running.extra_workers.values()
+        if not running:
+            return []
         alive = (one for one in running if one.job.id not in self._ending)
         return sorted(alive, key=lambda one: (one.started, one.job.id))
 
@@ -139,10 +148,10 @@ class PreemptionPlanner:
         }
         policy = self._policy(job, may_preempt_own=False)
         found = self._search(policy, self._session.cluster, kinds)
-        if found is not None and not self._reservations.try_backfill(job, found.places):
+        if found is not None and not self._backfill.try_backfill(job, found.places):
             reserved = self._reservations.cluster_with_reservations(job)
             found = None if reserved is None else self._search(policy, reserved, kinds)
-            if found is not None and not self._reservations.try_backfill(job, found.places):
+            if found is not None and not self._backfill.try_backfill(job, found.places):
                 found = None
         return None if found is None else self._preemption(policy, found, ())
 
@@ -255,7 +264,8 @@ class PreemptionPlanner:
                 self.due_at = min(self.due_at, due)
             if due > self._now or searched >= self._now:
                 return False
-        if self._searches >= self._max_searches:
+        checks = MAX_CHECKS_PER_SEARCH * self._max_searches
+        if self._searches >= self._max_searches or self._checks >= checks:
             self.due_at = self._now
             return False
         return True
@@ -270,6 +280,7 @@ class PreemptionPlanner:
         self.due_at = min(self.due_at, later)
         if not candidates:
             return None
+        self._searches += 1
         search = VictimSearch(policy, candidates, cluster, self._planner)
         return search.run(quota_only=self._planner.plan(cluster, policy.job) is not None)
 

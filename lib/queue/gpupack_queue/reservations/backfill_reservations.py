@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backfill reservations of a cycle, and whether a later job would delay one of them."""
+"""Backfill reservations of a cycle, in the order of the queue heads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
 
 from gpupack_placement.cluster import Cluster
-from gpupack_placement.gang import has_slots
 from gpupack_queue.job import Job, JobId, Places, RunningJob
 from gpupack_queue.pending.pending_jobs import PendingJob
 from gpupack_queue.planning import Planner
-from gpupack_queue.reservations.future_statement import FutureStatement
 from gpupack_queue.reservations.queue_heads import QueueHeads
 from gpupack_queue.reservations.reservation_planner import CycleChanges, ReservationPlanner
 from gpupack_queue.reservations.stored_reservations import StoredReservations
@@ -39,9 +37,7 @@ class BackfillReservations:
         max_computed: float = inf,
     ) -> None:
         self._state, self._session, self._plan, self._now = state, session, plan, now
-        self._computations_left = self._moves_left = max_computed
-        self._postponed: set[int] = set()
-        """The classes of requests for which a later cycle tries to move reservations."""
+        self._computations_left = max_computed
         self.is_postponed = False
         """Whether a reservation is to be computed in a later cycle."""
         self._heads = QueueHeads(state, now)
@@ -101,223 +97,13 @@ class BackfillReservations:
 
     def is_delay_unknown(self, job: Job) -> bool:
         """Tell whether it is unknown in this cycle which queue heads the job would delay."""
-        return self._heads.any_before(job) and len(self._reservations()) < len(self._heads)
-
-    def would_delay(self, entry: PendingJob) -> bool:
-        """Tell whether a job of this request class is known to delay a queue head now.
-
-        That is known if an earlier job of the request class was refused and nothing was released
-        since, unless this job ends in time. The result is also true where the delay is unknown in
-        this cycle.
-        """
-        delayed = entry.job_class.request_class.delayed_at_release
-        if id(entry.job_class.request_class) in self._postponed:
-            return not self.ending_in_time((entry,))
-        if delayed is None and self._computations_left:
-            return False
-        if self.is_delay_unknown(entry.job):
-            return True
-        if delayed is None:
-            return False
-        if delayed[0] != self._reservations_key(entry.job) or self.ending_in_time((entry,)):
-            return False
-        return not self._has_relevant_release(entry, since=delayed[1])
-
-    def _has_relevant_release(self, entry: PendingJob, *, since: int) -> bool:
-        return self._state.pending.has_relevant_release(
-            entry.job_class.request_class, since=since, cluster=self._session.cluster
-        )
-
-    def remember_delay(self, entry: PendingJob) -> None:
-        """Remember that any job of this request class would delay a queue head now."""
-        entry.job_class.request_class.delayed_at_release = (
-            self._reservations_key(entry.job),
-            self._state.pending.releases,
-        )
-
-    def try_backfill(self, job: Job, places: Places, *, may_move: bool = False) -> bool:
-        """Tell whether the job delays no queue head there; if so, place it in their futures.
-
-        It must not be called where the delay is unknown in this cycle. `may_move`: reservations may
-        get other places, as long as they start at the same time.
-        """
-        if not self._heads.any_before(job):
-            self._discard(self._heads.early)
-            return True
-        statement, moved = FutureStatement(), dict[JobId, tuple[Job, Places]]()
-        placed: list[BackfillReservation] = []
-        crossed: set[JobId] = set()
-        passed: set[JobId] = set()
-        for reservation in self._reservations():
-            ends = self._ends_before(job, reservation)
-            if reservation.placements is not None and self._passes_on_estimate(job, reservation):
-                passed.add(reservation.job.id)
-            own = () if ends else ((job, places),)
-            if not ends or (moved and reservation.placements is not None):
-                if self._place(statement, reservation, own, moved, may_move=may_move):
-                    placed += () if ends else (reservation,)
-                elif self._heads.holds_back(reservation.job, job):
-                    statement.discard()
-                    return False
-                else:
-                    crossed.add(reservation.job.id)
-        self._stored.placed += ((reservation, job.id) for reservation in placed)
-        self._move(moved)
-        self._discard(crossed)
-        if passed - crossed:
-            self._changes.speculative[job.id] = passed - crossed
-        return True
-
-    def try_move(self, entry: PendingJob, places: Places) -> bool | None:
-        """Tell whether the job delays no queue head there once reservations have other places.
-
-        They start at the same time there. None: a later cycle tries it. A failure is not repeated
-        until something is released that can make a difference.
-        """
-        job_class, key = entry.job_class, self._reservations_key(entry.job)
-        failed = job_class.move_failed_at
-        if failed is not None and failed[0] == key:
-            job_class.move_failed_at = None
-            if not self._has_relevant_release(entry, since=failed[1]):
-                job_class.move_failed_at = failed
-                return False
-        if self._may_move(entry.job, places):
-            if self._moves_left <= 0:
-                self._due_at = self._now
-                self._postponed.add(id(job_class.request_class))
-                return None
-            self._moves_left -= 1
-            if self.try_backfill(entry.job, places, may_move=True):
-                return True
-        job_class.move_failed_at = key, self._state.pending.releases
-        return False
-
-    def _may_move(self, job: Job, places: Places) -> bool:
-        """Tell whether each reservation alone may get other places; necessary, not sufficient."""
-        return all(
-            self._has_other_places(reservation, job, places)
-            for reservation in self._reservations_before(job)
-            if reservation.placements is not None and not self._ends_before(job, reservation)
-        )
-
-    def _has_other_places(self, reservation: BackfillReservation, job: Job, places: Places) -> bool:
-        """Tell whether enough workers of the head fit at its time besides the job."""
-        future, head, statement = reservation.cluster_then, reservation.job, FutureStatement()
-        if not statement.place(future, job, places):
-            statement.remove(future, head)
-            if not statement.place(future, job, places):
-                statement.discard()
-                return True  # another job holds the places, and may move
-            found = has_slots(future.cluster, head.gang)
-        else:
-            found = True
-        statement.discard()
-        return found
-
-    def _passes_on_estimate(self, job: Job, reservation: BackfillReservation) -> bool:
-        """Tell whether the job is backfilled speculatively, if it is backfilled."""
-        if self._ends_before(job, reservation):
-            return not self._surely_ends_before(job, reservation)
-        return reservation.is_estimated and self._may_backfill_on_estimate(job, reservation)
-
-    def _place(
-        self,
-        statement: FutureStatement,
-        reservation: BackfillReservation,
-        own: Sequence[tuple[Job, Places]],
-        moved: dict[JobId, tuple[Job, Places]],
-        *,
-        may_move: bool,
-    ) -> bool:
-        """Place a job in the future of a reservation; the head there moves if it has to.
-
-        `moved`: earlier heads with their new places, to which the head is added if it moves.
-        """
-        future, head = reservation.cluster_then, reservation.job
-        if not moved and all(statement.place(future, *each) for each in own):
-            return True
-        if not may_move or reservation.placements is None:
-            return False
-        for job in (head, *(job for job, _ in moved.values())):
-            statement.remove(future, job)
-        if not all(statement.place(future, *each) for each in (*moved.values(), *own)):
-            return False
-        if statement.place(future, head, reservation.placements):
-            return True
-        places = self._plan(future.cluster, head)
-        if places is None or not statement.place(future, head, places):
-            return False
-        moved[head.id] = head, places
-        return True
-
-    def _move(self, moved: Mapping[JobId, tuple[Job, Places]]) -> None:
-        """Give reservations of this cycle other places."""
-        if not moved:
-            return
-        self._cached_cluster = None
-        for number, each in enumerate(self._computed):
-            if each.job.id in moved:
-                self._computed[number] = replace(each, placements=moved[each.job.id][1])
-
-    def ending_in_time(self, entries: Sequence[PendingJob]) -> list[PendingJob]:
-        """Return the entries of one job class whose jobs end before any reservation starts."""
-        if not entries:
-            return []
-        least = self._least_urgent(entries)
-        if self.is_delay_unknown(least):
-            return []
-        reservations = [
-            reservation
-            for reservation in self._reservations_before(least)
-            if reservation.placements is not None
-        ]
-        until = min((reservation.start_at for reservation in reservations), default=inf)
-        if self._now + entries[0].job_class.shortest_seconds > until:
-            return []
-        return [
-            e
-            for e in entries
-            if all(self._ends_before(e.job, reservation) for reservation in reservations)
-        ]
-
-    def _least_urgent(self, entries: Sequence[PendingJob]) -> Job:
-        """Return the least urgent job of a class; a class is sorted by priority if that counts."""
-        if self._state.quota.rules.by_priority:
-            return entries[-1].job
-        return min(entries, key=lambda entry: entry.job.priority).job
-
-    def _ends_before(self, job: Job, reservation: BackfillReservation) -> bool:
-        """Tell whether the job is not in the way: it ends in time, or the head has no places.
-
-        An estimate is enough where the job can be preempted for the head.
-        """
-        if reservation.placements is None or self._surely_ends_before(job, reservation):
-            return True
-        return job.expected_end(
-            self._now
-        ) <= reservation.start_at < inf and self._may_backfill_on_estimate(job, reservation)
-
-    def _surely_ends_before(self, job: Job, reservation: BackfillReservation) -> bool:
-        if reservation.start_at == inf and reservation.basis != self._stored.basis():
-            return False  # a job without a deadline has ended: a start time may be known now
-        return reservation.surely_ends_before(job.latest_end(self._now))
-
-    def _may_backfill_on_estimate(self, job: Job, reservation: BackfillReservation) -> bool:
-        """Tell whether the job may be speculatively backfilled before this head.
-
-        It may not once the head would fit without the jobs that were.
-        """
-        delayed, delay = (
-            self._state.speculative.delayed_since,
-            self._state.quota.rules.max_backfill_delay_seconds,
-        )
-        return job.preemptible and reservation.job.id not in delayed and delay < inf
+        return self._heads.any_before(job) and len(self.all()) < len(self._heads)
 
     def cluster_with_reservations(self, job: Job) -> Cluster | None:
         """Return the cluster with all places held that are kept from the job; None: no places."""
         reservations = [
             each
-            for each in self._reservations_before(job)
+            for each in self.before(job)
             if each.job.id != job.id and each.placements is not None
         ]
         if not reservations:
@@ -330,7 +116,46 @@ class BackfillReservations:
             self._cached_cluster = owners, cluster
         return self._cached_cluster[1]
 
-    def _reservations_key(self, job: Job) -> tuple[object, ...]:
+    def replace_places(self, moved: Mapping[JobId, tuple[Job, Places]]) -> None:
+        """Give reservations of this cycle other places."""
+        if not moved:
+            return
+        self._cached_cluster = None
+        for number, each in enumerate(self._computed):
+            if each.job.id in moved:
+                self._computed[number] = replace(each, placements=moved[each.job.id][1])
+
+    def record_placed(self, job: Job, placed: Iterable[BackfillReservation]) -> None:
+        """Record that the job is placed in the clusters of these reservations."""
+        self._stored.placed += ((reservation, job.id) for reservation in placed)
+
+    def record_speculative(self, job: Job, heads: set[JobId]) -> None:
+        """Record that the job is speculatively backfilled before these queue heads."""
+        self._changes.speculative[job.id] = heads
+
+    @property
+    def may_compute(self) -> bool:
+        """Tell whether one more reservation may be computed in this cycle."""
+        return self._computations_left > 0
+
+    @property
+    def basis(self) -> tuple[object, ...]:
+        """Return what a reservation without a start time depends on now."""
+        return self._stored.basis()
+
+    def look_again(self) -> None:
+        """Let the next cycle be due at once."""
+        self._due_at = self._now
+
+    def any_before(self, job: Job) -> bool:
+        """Tell whether what is reserved for any head is kept from the job."""
+        return self._heads.any_before(job)
+
+    def holds_back(self, head: Job, job: Job) -> bool:
+        """Tell whether what is reserved for the head is kept from the job."""
+        return self._heads.holds_back(head, job)
+
+    def key(self, job: Job) -> tuple[object, ...]:
         """Return what identifies the reservations that hold the job back."""
         return tuple(
             (
@@ -339,19 +164,20 @@ class BackfillReservations:
                 reservation.computed_at,
                 reservation.cluster_then.growths,
             )
-            for reservation in self._reservations_before(job)
+            for reservation in self.before(job)
         )
 
-    def _reservations_before(self, job: Job) -> list[BackfillReservation]:
+    def before(self, job: Job) -> list[BackfillReservation]:
+        """Return the reservations that are kept from the job, as far as they are computed."""
         if not self._heads.any_before(job):
             return []
         return [
             reservation
-            for reservation in self._reservations()
+            for reservation in self.all()
             if self._heads.holds_back(reservation.job, job)
         ]
 
-    def _discard(self, heads: AbstractSet[JobId]) -> None:
+    def discard(self, heads: AbstractSet[JobId]) -> None:
         """Discard these reservations and those that rest on them; they are computed when needed."""
         if not heads:
             return
@@ -371,19 +197,19 @@ class BackfillReservations:
     def reservation_of(self, job: Job) -> BackfillReservation | None:
         """Return the reservation of a queue head; None: it is unknown in this cycle."""
         return next(
-            (reservation for reservation in self._reservations() if reservation.job.id == job.id),
+            (reservation for reservation in self.all() if reservation.job.id == job.id),
             None,
         )
 
     def remove_head(self, job: Job) -> None:
         """Drop a queue head, because other places are reserved for it in this cycle."""
-        self._discard({job.id})
+        self.discard({job.id})
         self._heads.remove(job.id)
         self._cached_cluster = None
 
-    def discard(self, job: Job) -> None:
-        """Discard the reservation of the job."""
-        self._discard({job.id})
+    def discard_early(self) -> None:
+        """Discard the reservations that only jobs of lower priority must respect."""
+        self.discard(self._heads.early)
 
     def save(self, *, complete: bool = True) -> None:
         """Keep the reservations of the queue heads for the next cycle.
@@ -421,7 +247,7 @@ class BackfillReservations:
             reservation for reservation in (*self._computed, *old) if reservation.job.id in heads
         ]
 
-    def _reservations(self) -> list[BackfillReservation]:
+    def all(self) -> list[BackfillReservation]:
         """Return the reservations of all heads, or of the first ones: the rest is put off."""
         while len(self._computed) < len(self._heads):
             job = self._heads[len(self._computed)].job

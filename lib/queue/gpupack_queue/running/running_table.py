@@ -111,6 +111,8 @@ class RunningTable:
         self._lines_by_job: dict[JobId, tuple[int, list[int]]] = {}
         self._running: dict[int, RunningJob] = {}
         self._kinds_by_tenant: dict[Tenant, dict[int, RunningJob]] = {}
+        self._exact_ends: JobEnds | None = None
+        """The ends of all jobs as they are, if no time changes them; None: to be computed."""
 
     def copy(self) -> "RunningTable":
         """Return an independent copy."""
@@ -125,6 +127,7 @@ class RunningTable:
 
     def add(self, running: RunningJob) -> None:
         """Add a job that runs from now on."""
+        self._exact_ends = None
         job, charge = running.job, running.charge
         kind = self._kinds.take(
             Kind(
@@ -165,6 +168,7 @@ class RunningTable:
 
     def remove(self, job: JobId) -> None:
         """Remove a job that no longer runs."""
+        self._exact_ends = None
         line, parts = self._lines_by_job.pop(job)
         self._release_kind(
             int(self._jobs.columns["kind"][line]), self._running.pop(line).job.tenant
@@ -264,6 +268,8 @@ class RunningTable:
         A job that has exceeded its estimate is expected to take twice as long, or the next doubling
         that it has not exceeded. Its deadline remains an upper bound.
         """
+        if self._exact_ends is not None and not also and not without:
+            return self._exact_ends
         for running in also:
             self.add(running)
         left_out = [self._lines_by_job[job][0] for job in without if job in self._lines_by_job]
@@ -292,6 +298,8 @@ class RunningTable:
         )
         for running in also:
             self.remove(running.job.id)
+        if not is_estimated and not also and not without:
+            self._exact_ends = found
         return found
 
     def _lines_by_end(

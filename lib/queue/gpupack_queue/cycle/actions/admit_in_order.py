@@ -79,12 +79,12 @@ class _Pass:
         if isinstance(answer, Now):
             cursor.next += 1
         elif answer is NotNow.WOULD_DELAY:
-            cycle.strict.block_cohort(entry.job)
-            cursor.entries = cycle.reservations.ending_in_time(cursor.entries[cursor.next + 1 :])
+            cycle.strict.block_cohort(entry)
+            cursor.entries = cycle.backfill.ending_in_time(cursor.entries[cursor.next + 1 :])
             cursor.next = 0
         elif answer is NotNow.VICTIMS_HOLD_QUOTA:
             cursor.entries = []
-            cycle.strict.block_tenant(entry.job)
+            cycle.strict.block_tenant(entry)
         elif isinstance(answer, Never) or answer is NotNow.BEHIND_QUEUE_HEAD:
             cursor.entries = []
         elif self._preempt.run_for(entry, answer):
@@ -92,22 +92,22 @@ class _Pass:
         else:
             cursor.entries = []
             if answer is NotNow.NO_GPUS:
-                cycle.strict.block_cohort(entry.job)
+                cycle.strict.block_cohort(entry)
                 cycle.reservations.add_head(entry)
                 self._consolidate.run_for(entry)
             else:
-                cycle.strict.block_tenant(entry.job)
+                cycle.strict.block_tenant(entry)
 
     def _skip_class(self, cursor: _ClassCursor) -> None:
         """Skip a job whose tenant is excluded from this cycle; keep its reservation."""
         cycle, entry = self._cycle, cursor.entry
         cursor.entries = []
-        if cycle.strict.holds_back(entry.job):
+        if cycle.strict.holds_back(entry):
             return
         if not cycle.planner.may_fit_quota(cycle.session.cluster, entry.job):
-            cycle.strict.block_tenant(entry.job)
+            cycle.strict.block_tenant(entry)
             return
-        cycle.strict.block_cohort(entry.job)
+        cycle.strict.block_cohort(entry)
         cycle.reservations.skip_head(entry)
 
     def _cursors(self) -> list[_ClassCursor]:

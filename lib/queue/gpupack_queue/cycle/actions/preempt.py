@@ -15,7 +15,7 @@ class Preempt:
     def __init__(self, cycle: CycleContext) -> None:
         self._cycle = cycle
         shared = cycle.state, cycle.session, cycle.planner
-        self._planner = PreemptionPlanner(*shared, cycle.reservations, cycle.now)
+        self._planner = PreemptionPlanner(*shared, cycle.backfill, cycle.now)
         self._delays = BackfillDelays(*shared, cycle.now)
 
     def run_for(self, entry: PendingJob, answer: Answer) -> bool:
@@ -39,7 +39,7 @@ class Preempt:
         """Preempt speculatively backfilled jobs for this one, if due; return whether it was."""
         cycle = self._cycle
         if self._delays.start_delay(entry.job):
-            cycle.reservations.discard(entry.job)
+            cycle.reservations.discard({entry.job.id})
         may_preempt = cycle.restrictions.preempt
         preemption = self._delays.preempt_after_delay(entry.job) if may_preempt else None
         if preemption is None:
