@@ -134,11 +134,13 @@ class QueueHeads:
         as long as no more urgent job lacks one.
         """
         tenant, is_early = entry.job.tenant, entry.job.id in self.early
-        if self._hopeless.count(tenant) >= MAX_HOPELESS or not self._behind_others.may_add(tenant):
-            return False
         others = () if is_early or is_owner else self._owners.values()
         owners = [each.tenant for each in others if each.priority >= entry.job.priority]
-        return self._reserving[is_early].may_add(tenant, owners)
+        return (
+            self._reserving[is_early].may_add(tenant, owners)
+            and self._hopeless.count(tenant) < MAX_HOPELESS
+            and self._behind_others.may_add(tenant)
+        )
 
     def _append(self, entry: PendingJob) -> None:
         self._heads.append(entry)

@@ -2,7 +2,7 @@
 """The parts of tenants of a maximum number of jobs: one for each tenant, the rest for the first."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from gpupack_queue.job import JobId, Tenant
 
@@ -18,14 +18,14 @@ class TenantParts:
         """Use the tenants that waited when the last cycle ended."""
         self._maximum, self._waiting = maximum, set(waiting)
         self._jobs: dict[JobId, Tenant] = {}
-        self._counts: Counter[Tenant] = Counter()
+        self._counts: dict[Tenant, int] = {}
 
     def add(self, job: JobId, tenant: Tenant) -> None:
         """Add a job, even beyond the maximum."""
         if job not in self._jobs:
             self._jobs[job] = tenant
             self._waiting.add(tenant)
-            self._counts[tenant] += 1
+            self._counts[tenant] = self.count(tenant) + 1
 
     def discard(self, job: JobId) -> Tenant | None:
         """Remove a job and return its tenant; None: it is not among the jobs."""
@@ -44,15 +44,16 @@ class TenantParts:
         """Return the tenants of the jobs."""
         return self._counts.keys()
 
-    def may_add(self, tenant: Tenant, expected: Iterable[Tenant] = ()) -> bool:
+    def may_add(self, tenant: Tenant, expected: Collection[Tenant] = ()) -> bool:
         """Tell whether one more job of the tenant is within the maximum and its part.
 
         `expected`: the tenants of further jobs that count as added.
         """
-        counts = self._counts.copy()
-        counts.update(expected)
-        tenants = len(self._waiting) + (tenant not in self._waiting)
-        part = max(1, self._maximum - tenants + 1)
-        if counts[tenant] >= part:
+        counts = self._counts
+        if expected:
+            counts = Counter(expected)
+            counts.update(self._counts)
+        part = max(1, self._maximum - len(self._waiting) + (tenant in self._waiting))
+        if counts.get(tenant, 0) >= part:
             return False
-        return sum(min(count, part) for count in counts.values()) < self._maximum
+        return sum([min(count, part) for count in counts.values()]) < self._maximum
