@@ -23,9 +23,11 @@ YAML = re.compile(r"^```yaml\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def shown():
-    for name, page in PAGES.items():
-        for line, result in CONVERSION.findall(page):
-            yield pytest.param(name, line, result, id=f"{name}: {line}")
+    return [
+        pytest.param(name, line, result, id=f"{name}: {line}")
+        for name, page in sorted(PAGES.items())
+        for line, result in CONVERSION.findall(page)
+    ]
 
 
 @pytest.fixture
