@@ -14,6 +14,8 @@ changed rows. Only decide() is timed, by its thread's CPU time, which is the sam
     cold       with nothing remembered: a policy just informed, a kind of request never seen
     refuse     a request that fits nowhere, with its reasons
     plan_gang  8 workers of 4 GPUs
+    roles      a leader of 1 GPU and 8 workers of 4 GPUs
+    search     the same gang, by the search that runs where the policy finds no places for it
 """
 
 import argparse
@@ -43,11 +45,13 @@ from gpupack_placement import (
     Policy,
     Request,
     RequestMix,
+    Role,
     Share,
     decide,
     plan_gang,
     policy_named,
 )
+from gpupack_placement.role_search import RoleSearch
 
 KINDS, TRIES = 200, 20
 WITH_MODEL, SHARED = 0.2, 0.4
@@ -167,10 +171,14 @@ def measure(size: int, policies: list[str], decisions: int, watch: Stopwatch) ->
         times = list(islice(cold(load, policy_named(name), watch), 40))
         watch.report(f"cold       {size:6} nodes x 8  {name}", times)
     best_fit, few = POLICIES["best-fit"], decisions // 20
-    gang = Gang(8, Request(gpus=4, cpu=MilliCpu(1000)))
+    gang = Gang.of(8, Request(gpus=4, cpu=MilliCpu(1000)))
+    leader, worker = Request(gpus=1, cpu=MilliCpu(1000)), Request(gpus=4, cpu=MilliCpu(1000))
+    roles = Gang((Role("leader", 1, leader), Role("worker", 8, worker)))
     for label, act in (
         ("refuse   ", lambda: decide(load.cluster, Request(gpus=9), best_fit)),
         ("plan_gang", lambda: plan_gang(load.cluster, gang, best_fit)),
+        ("roles    ", lambda: plan_gang(load.cluster, roles, best_fit)),
+        ("search   ", lambda: RoleSearch(load.cluster, roles, load.cluster.among(None)).run()),
     ):
         times = [watch.time(act)[0] for _ in range(few)]
         watch.report(f"{label}  {size:6} nodes x 8  best-fit", times)

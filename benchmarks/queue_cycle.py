@@ -60,10 +60,10 @@ TENANTS = 50
 PROMISED = 20_000
 """Quota of every fifth tenant in milli-GPU."""
 KINDS = (
-    Gang(1, Request(gpus=1, cpu=MilliCpu(4000))),
-    Gang(1, Request(gpus=8, cpu=MilliCpu(32_000))),
-    Gang(4, Request(gpus=8, cpu=MilliCpu(32_000))),
-    Gang(1, Request(share=Share(MilliGpu(500), MiB(30_000)), cpu=MilliCpu(2000))),
+    Gang.of(1, Request(gpus=1, cpu=MilliCpu(4000))),
+    Gang.of(1, Request(gpus=8, cpu=MilliCpu(32_000))),
+    Gang.of(4, Request(gpus=8, cpu=MilliCpu(32_000))),
+    Gang.of(1, Request(share=Share(MilliGpu(500), MiB(30_000)), cpu=MilliCpu(2000))),
 )
 
 
@@ -87,7 +87,7 @@ def planner(name: str) -> Planner:
     def plan(cluster: Cluster, job: Job) -> tuple[Placement, ...] | None:
         if job.gang.workers > 1:
             return choose_gang(cluster, job.gang, policy)
-        placement = choose(cluster, job.gang.request, policy)
+        placement = choose(cluster, job.gang.roles[0].request, policy)
         return None if placement is None else (placement,)
 
     return plan
@@ -187,9 +187,9 @@ def world(node_count: int, job_count: int, policy: str, consolidation: float) ->
         owner.queue.start(job, places, owner.cluster, 0.0)
         owner.ends[job.id] = duration
         owner.running[job.id] = places
-        filled += gang.workers * gang.request.milli
+        filled += gang.workers * gang.roles[0].request.milli
     if movable:
-        kinds = [(tenant, gang) for tenant, gang in kinds if gang.request.gpus == GPUS]
+        kinds = [(tenant, gang) for tenant, gang in kinds if gang.roles[0].request.gpus == GPUS]
     for number in range(job_count):
         tenant, gang = kinds[number % len(kinds)]
         job = Job(JobId(f"wait-{number}"), gang, float(number), tenant, duration=3600.0)
@@ -202,7 +202,7 @@ def changes(owner: Owner, number: int, now: float) -> Iterator[tuple[str, Callab
     tenant, gang = Tenant(f"t{number % TENANTS}"), KINDS[number % len(KINDS)]
     job = Job(JobId(f"more-{number}"), gang, now, tenant, duration=3600.0)
     yield "after a submit in a class", lambda: owner.submit(job, now)
-    new = Gang(1, Request(gpus=1 + number % GPUS, cpu=MilliCpu(1000 + number)))
+    new = Gang.of(1, Request(gpus=1 + number % GPUS, cpu=MilliCpu(1000 + number)))
     other = Job(JobId(f"other-{number}"), new, now, tenant, duration=3600.0)
     yield "after a submit in a new class", lambda: owner.submit(other, now)
     node = owner.cluster.nodes()[number]

@@ -110,7 +110,7 @@ class Job:
             )
         if self.least < self.workers and (self.checkpoint < inf or self.restart):
             raise InvalidJob(f"job {self.id}: of an elastic job checkpoints are not simulated")
-        Gang(self.workers, self.request, self.spread)
+        Gang.of(self.workers, self.request, self.spread)
 
     def _check_times(self) -> None:
         for what, time in (
@@ -129,7 +129,7 @@ class Job:
     @property
     def gang(self) -> Gang:
         """Gang that placement plans."""
-        return Gang(self.least, self.request, self.spread)
+        return Gang.of(self.least, self.request, self.spread)
 
     @property
     def milli(self) -> MilliGpu:

@@ -124,7 +124,7 @@ def slices(profile, number=1, **kw):
 
 
 def gang(workers, request, **spread):
-    return Gang(workers, request, Spread(**spread))
+    return Gang.of(workers, request, Spread(**spread))
 
 
 def place(cluster, request, policy=BEST_FIT, **kw):

@@ -64,23 +64,36 @@ def linked(devices):
     return len(cliques) == 1 and None not in cliques
 
 
-def gang_fits(cluster, asked, used=frozenset(), placed=0, cliques=frozenset()):
-    """Try every node and every set of devices for each worker in turn."""
-    if placed == asked.workers:
+def gang_fits(cluster, asked, placed=()):
+    """Try every node and every set of devices for each worker in turn.
+
+    `placed`: the role, the node and the cliques of each worker that is placed.
+    """
+    if len(placed) == asked.workers:
         return True
+    role = list(asked.role_of_each_worker())[len(placed)]
+    own = [each for each in placed if each[0] == role.name]
     for here in cluster.nodes():
-        crowded = asked.spread.one_worker_per_node and here.name in used
-        if crowded or len(used | {here.name}) > (asked.spread.max_nodes or 99):
+        limited = ((asked.spread, placed), (role.spread, own))
+        if any(_is_closed(here, spread, {node for _, node, _ in of}) for spread, of in limited):
             continue
-        for devices in choices(cluster, asked.request, here):
-            touched = cliques | {clique_of(here, device) for device in devices}
-            if asked.spread.same_clique and len(touched) > 1:
+        for devices in choices(cluster, role.request, here):
+            touched = {clique_of(here, device) for device in devices}
+            if any(
+                spread.same_clique and len(touched.union(*(c for _, _, c in of))) > 1
+                for spread, of in limited
+            ):
                 continue
             fork = cluster.fork()
-            fork.take(Holder(f"w{placed}"), placement(here, devices, asked.request))
-            if gang_fits(fork, asked, used | {here.name}, placed + 1, touched):
+            fork.take(Holder(f"w{len(placed)}"), placement(here, devices, role.request))
+            if gang_fits(fork, asked, (*placed, (role.name, here.name, touched))):
                 return True
     return False
+
+
+def _is_closed(here, spread, used):
+    crowded = spread.one_worker_per_node and here.name in used
+    return crowded or len(used | {here.name}) > (spread.max_nodes or 99)
 
 
 def clique_of(here, device):
@@ -96,7 +109,9 @@ def greedy_fits(cluster, asked, policies):
 def _greedy(cluster, asked, policy):
     used, touched = set(), set()
     for index in range(asked.workers):
-        answer = decide(cluster, asked.request, policy, candidates=_open_to(cluster, asked, used))
+        answer = decide(
+            cluster, asked.roles[0].request, policy, candidates=_open_to(cluster, asked, used)
+        )
         if isinstance(answer, Refusal):
             return False
         cluster.take(Holder(f"greedy {index}"), answer)

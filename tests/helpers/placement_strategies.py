@@ -5,13 +5,27 @@ GPUPACK_TEST_CASES sets how many cases each property gets (25; run thousands aft
 """
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from placement_builders import cluster_of, gang, mig_devices, node, share, slices, whole
 
-from gpupack_placement import POLICIES, Health, Holder, Interconnect, Placement, decide
+from gpupack_placement import (
+    POLICIES,
+    Gang,
+    Health,
+    Holder,
+    Interconnect,
+    InvalidRequest,
+    Placement,
+    Request,
+    Role,
+    Share,
+    Spread,
+    decide,
+)
 
 MODELS = ("H100", "T4")
 cases = settings(max_examples=int(os.environ.get("GPUPACK_TEST_CASES", "25")), deadline=None)
@@ -115,3 +129,64 @@ def gangs(draw, most_workers=4):
     if request.gpus or request.share:
         rules += [{"same_clique": True}] * 2
     return gang(workers, request, **draw(st.sampled_from(rules)))
+
+
+@st.composite
+def open_clusters(draw, most_nodes=3, most_gpus=4):
+    """Clusters whose nodes are open to all requests, so that most roles fit alone."""
+    made = []
+    for number in range(draw(st.integers(1, most_nodes))):
+        name = f"n{number}"
+        gpus = draw(st.integers(1, most_gpus))
+        base = node(
+            name,
+            gpus,
+            cliques=draw(st.sampled_from([None, [0] * gpus, [n % 2 for n in range(gpus)]])),
+            cpu=draw(st.sampled_from([3000, 6000])),
+            pods=draw(st.sampled_from([None, None, None, 3])),
+            extended=draw(st.sampled_from([(), (("nic", 1),)])),
+        )
+        model = draw(st.sampled_from(MODELS))
+        shares = draw(st.sampled_from([2, 1000]))
+        whole_gpus = [replace(d, model=model, max_shares=shares) for d in base.devices]
+        cut = mig_devices(name, *draw(st.lists(cuts, max_size=1)), first=gpus)
+        made.append(replace(base, devices=(*whole_gpus, *cut)))
+    return cluster_of(*made)
+
+
+@st.composite
+def role_requests(draw):
+    extra = {
+        "models": draw(st.sampled_from([(), (), (), ("H100",)])),
+        "cpu": draw(st.sampled_from([0, 1000, 2000])),
+        "extended": draw(st.sampled_from([(), (), (), (("nic", 1),)])),
+    }
+    kind = draw(st.sampled_from(["none", "share", "share", "whole", "whole", "slices"]))
+    if kind == "slices":
+        return slices(PROFILES[0], draw(st.integers(1, 2)), **extra)
+    if kind == "share":
+        size = draw(st.sampled_from([300, 500, 700]))
+        part = Share(size, draw(st.sampled_from([0, 30_000])), draw(st.sampled_from(["", "", "b"])))
+        return Request(share=part, **extra)
+    gpus = draw(st.integers(1, 3)) if kind == "whole" else 0
+    return whole(gpus, interconnect=draw(st.sampled_from(Interconnect)), **extra)
+
+
+@st.composite
+def gangs_of_roles(draw, most_workers=3):
+    """Gangs of two or three roles; rules that contradict others are left out."""
+    names = draw(st.sampled_from([("leader", "worker"), ("router", "prefill", "decode")]))
+    anywhere = [Spread()] * 4
+    limits = [Spread(max_nodes=1), Spread(one_worker_per_node=True), Spread(same_clique=True)]
+    roles = []
+    for name in names:
+        role = Role(name, draw(st.integers(1, most_workers)), draw(role_requests()))
+        with suppress(InvalidRequest):
+            limited = replace(role, spread=draw(st.sampled_from(anywhere + limits)))
+            limited.check()
+            role = limited
+        roles.append(role)
+    of_all = [*anywhere, *limits, Spread(max_nodes=2)]
+    with suppress(InvalidRequest):
+        return Gang(tuple(roles), draw(st.sampled_from(of_all)))
+    return Gang(tuple(roles))

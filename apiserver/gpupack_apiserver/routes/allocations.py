@@ -144,7 +144,7 @@ def _manifest(parts: Parts, body: Allocate, name: str) -> Json:
     memory = math.ceil(body.memory_gb * BYTES_PER_GB / BYTES_PER_MIB)
     spec: Json = {
         "workers": gang.workers,
-        "gpus": gang.request.gpus,
+        "gpus": gang.roles[0].request.gpus,
         "activeDeadlineSeconds": body.seconds,
         "ttlSecondsAfterFinished": 600,
         "template": {

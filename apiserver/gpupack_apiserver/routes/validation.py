@@ -36,7 +36,7 @@ async def validate(request: Call, state: State, data: TrainingBody) -> Validatio
         valid=refusal is None or not refusal.never,
         fits_now=refusal is None,
         workers=gang.workers,
-        gpus_per_worker=gang.request.gpus or 0,
+        gpus_per_worker=gang.roles[0].request.gpus or 0,
         nodes=tuple(str(placement.node) for placement in places),
         message=refusal.message if refusal else "",
     )
@@ -63,4 +63,4 @@ def gang_of(training: Training, cluster: Cluster) -> Gang:
     if workers > MAX_WORKERS:
         fix = f"use a number that at most {MAX_WORKERS} equal workers can have: not {workers}"
         raise CallInvalid("gpu_count", training.gpu_count, fix)
-    return Gang(request=request, workers=workers)
+    return Gang.of(request=request, workers=workers)

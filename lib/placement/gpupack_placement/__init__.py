@@ -46,7 +46,17 @@ from gpupack_placement.policies import DEFAULT_POLICY, POLICIES, policy_named
 from gpupack_placement.policies.policy import Policy
 from gpupack_placement.reasons import Count, Reason, Refusal
 from gpupack_placement.refusals import never_fits
-from gpupack_placement.request import REPLICA, Gang, Interconnect, Request, Share, Slices, Spread
+from gpupack_placement.request import (
+    REPLICA,
+    WORKER,
+    Gang,
+    Interconnect,
+    Request,
+    Role,
+    Share,
+    Slices,
+    Spread,
+)
 from gpupack_placement.selector import (
     NodeSelector,
     Operator,
@@ -66,6 +76,7 @@ __all__ = [
     "REPLICA",
     "USUAL_SPEED",
     "WHOLE_GPU",
+    "WORKER",
     "AlreadyHeld",
     "Amounts",
     "Arrays",
@@ -115,6 +126,7 @@ __all__ = [
     "RequestMix",
     "Requirement",
     "Resource",
+    "Role",
     "Share",
     "Slices",
     "Spread",

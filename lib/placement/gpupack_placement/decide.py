@@ -165,13 +165,14 @@ def place(
     if among is not None:
         eligible = among if eligible is None else eligible & among
     columns = choose_devices(view_for(cluster, request), row, request, eligible, policy)
-    grants = tuple(_grant(devices[column], request) for column in columns)
+    grants = tuple(grant_of(devices[column], request) for column in columns)
     return Placement(
         cluster.name_at(row), grants, request.cpu, request.memory, extended=request.extended
     )
 
 
-def _grant(device: Device, request: Request) -> Grant:
+def grant_of(device: Device, request: Request) -> Grant:
+    """Return what a worker of the request holds of a device."""
     if request.share is None:
         return Grant(device.uuid, WHOLE_GPU, device.memory)
     return Grant(device.uuid, request.share.milli, request.share.memory, request.share.group)

@@ -1,40 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Placement of gangs: all workers or none.
+"""Placement of gangs: all workers of all roles or none.
 
-Workers are identical, so whether the gang fits is a sum: each node has slots for a number of
-workers (feasibility.worker_slots), at most one with `one_worker_per_node`, those of its best clique
-with `same_clique`, and the `max_nodes` largest must add up to the gang. The choice of devices on a
-node cannot spoil the sum: each choice takes the slot of one worker. So a plan is found exactly when
-there is one, and the policy is free to choose: workers are placed one by one on an overlay of the
-cluster, each on the best node from which the rest can still be placed. Trying several node orders
-was rejected: it costs more and misses plans under `max_nodes`. Of these nodes those with slots on
-healthy devices go first: a worker there takes one slot as well.
+A gang of one role is placed exactly when there is a way (role_plan.py). Roles of different requests
+compete for what is left on a node, so no sum tells whether they fit. They are placed one after
+another, the largest request first, each as the policy wants it. Where that fails, a search decides
+it (role_search.py). It finds a way exactly when there is one, within a bound on its steps. Beyond
+that the gang waits although it may fit, and is never said to be impossible.
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Final
 
 import numpy as np
 
-from gpupack_devices.units import Holder, NodeName
-from gpupack_placement.arrays import BoolArray, FloatArray, IntArray
+from gpupack_devices.units import NodeName
+from gpupack_placement.arrays import BoolArray
 from gpupack_placement.cluster import Cluster
-from gpupack_placement.decide import best_row, decide, place, scores_of
-from gpupack_placement.devices import tightest_clique
-from gpupack_placement.feasibility import (
-    eligible_devices,
-    fresh_slots,
-    idle_devices,
-    units_of,
-    worker_slots,
-)
+from gpupack_placement.decide import decide
 from gpupack_placement.nearest import nearest_gang
 from gpupack_placement.placement import Placement
+from gpupack_placement.policies.first_fit import FirstFit
 from gpupack_placement.policies.policy import Policy
-from gpupack_placement.reasons import Refusal, count_text, request_text
-from gpupack_placement.refusals import most_frequent_reason, refusal
-from gpupack_placement.request import Gang, Request, Spread
-from gpupack_placement.serving import with_healthy_only
+from gpupack_placement.reasons import Reason, Refusal, count_text
+from gpupack_placement.refusals import refusal
+from gpupack_placement.request import Gang, Request, Role, Spread
+from gpupack_placement.role_plan import choose_role, fits, plan_role, spread_text
+from gpupack_placement.role_search import RoleSearch
+
+_ANY_POLICY: Final = FirstFit()
+"""Any policy will do for questions whose answer is no placement."""
 
 
 def plan_gang(
@@ -46,29 +42,25 @@ def plan_gang(
 ) -> tuple[Placement, ...] | Refusal:
     """Return the placement of each worker, by its index; the given cluster is not changed."""
     names = None if candidates is None else tuple(candidates)
-    among = cluster.among(names)
-    slots = _slots_by_row(cluster, gang) * among
-    fitting = min(_max_workers(slots, gang.spread.node_limit), gang.workers)
-    plan = _Plan(cluster.overlay(), gang, policy, slots, workers=fitting)
-    placements = tuple(plan.next_worker() for _ in range(fitting))
-    if fitting == gang.workers:
-        return by_node(placements)
-    refused = refusal(
-        cluster,
-        gang.request,
-        candidates=names,
-        gang=_missing(cluster, gang, fitting),
-        never=never_fits(cluster, gang),
-        nearest=nearest_gang(gang.request, lambda less: _would_fit(cluster, gang, less, among)),
-    )
-    limit = most_frequent_reason(plan.cluster, gang.request, candidates=names)
-    return dataclasses.replace(refused, placed=fitting, limit=limit)
+    if len(gang.roles) > 1:
+        placements = choose_gang(cluster, gang, policy, candidates=names)
+        return placements or _refusal_of_roles(cluster, gang, names)
+    (role,) = gang.limited_roles
+    answer = plan_role(cluster, role, policy, names)
+    if isinstance(answer, Refusal):
+        never = never_fits(cluster, gang)
+        return dataclasses.replace(answer, gang=f"gang of {answer.gang}", never=never)
+    return answer
 
 
 def why_not(cluster: Cluster, gang: Gang, policy: Policy) -> Refusal | None:
     """Return why the gang does not fit; None: it fits."""
-    alone = gang.workers == 1 and not gang.spread.same_clique
-    answer = decide(cluster, gang.request, policy) if alone else plan_gang(cluster, gang, policy)
+    alone = gang.workers == 1 and not any(r.spread.same_clique for r in gang.limited_roles)
+    answer = (
+        decide(cluster, gang.roles[0].request, policy)
+        if alone
+        else plan_gang(cluster, gang, policy)
+    )
     return answer if isinstance(answer, Refusal) else None
 
 
@@ -83,181 +75,126 @@ def choose_gang(
 
     The reason costs several times as much as the plan.
     """
-    slots = _slots_by_row(cluster, gang) * cluster.among(candidates)
-    if _max_workers(slots, gang.spread.node_limit) < gang.workers:
-        return None
-    plan = _Plan(cluster.overlay(), gang, policy, slots, workers=gang.workers)
-    return by_node([plan.next_worker() for _ in range(gang.workers)])
-
-
-def by_node(placements: Iterable[Placement]) -> tuple[Placement, ...]:
-    """Order a gang's placements so that workers of one node have consecutive indices.
-
-    Workers are alike, so any of them may have any place. Programs assume that consecutive ranks are
-    close: tensor parallelism and hierarchical collectives group them.
-    """
-    found = tuple(placements)
-    first = {each.node: number for number, each in reversed(list(enumerate(found)))}
-    return tuple(sorted(found, key=lambda each: first[each.node]))
-
-
-class _Plan:
-    """A plan that places as many workers as fit on its own overlay of the cluster.
-
-    Invariant: the nodes in use, together with the largest of the nodes that may still be added,
-    have slots for all workers.
-    """
-
-    def __init__(
-        self, cluster: Cluster, gang: Gang, policy: Policy, slots: IntArray, *, workers: int
-    ) -> None:
-        self.cluster = cluster
-        self._request, self._policy, self._gang = gang.request, policy, gang
-        self._max_nodes, self._workers = gang.spread.node_limit, workers
-        self._same_clique = gang.spread.same_clique
-        self._clique: BoolArray | None = None
-        self._slots_at_first, self._slots = slots, slots.copy()
-        self._healthy_request = self._prefer_healthy(workers)
-        self._healthy_slots = self._slots_on_healthy()
-        self._used = np.zeros(len(slots), np.bool_)
-        self._placed = 0
-        rows = np.flatnonzero(slots)
-        self._scores = np.zeros(len(slots))
-        if not policy.relative:
-            self._scores[rows] = self._score(rows)
-
-    def next_worker(self) -> Placement:
-        allowed = self._allowed()
-        preferred = allowed & (self._healthy_slots > 0)
-        rows = np.flatnonzero(preferred if preferred.any() else allowed)
-        row = best_row(self.cluster.arrays, rows, self._scores_of(rows))
-        if self._same_clique and self._clique is None:
-            self._clique = self._clique_on(row)
-        request = (
-            self._healthy_request if self._healthy_request and preferred[row] else self._request
-        )
-        placement = place(self.cluster, row, request, self._policy, among=self._clique)
-        self.cluster.take(Holder(f"planned worker {self._placed}"), placement)
-        self._placed += 1
-        self._slots[row] -= 1
-        self._healthy_slots = self._slots_on_healthy()
-        self._used[row] = True
-        if self._slots[row] and not self._policy.relative:
-            self._scores[row] = self._score(np.array([row]))[0]
-        return placement
-
-    def _prefer_healthy(self, workers: int) -> Request | None:
-        """Prefer healthy devices; for a clique either for all workers or for none.
-
-        None: there is nothing to prefer, or the choice is made for all workers.
-        """
-        sound = with_healthy_only(self.cluster, self._request)
-        if sound is None or not self._same_clique:
-            return sound
-        room = _slots_by_row(self.cluster, dataclasses.replace(self._gang, request=sound)) * (
-            self._slots_at_first > 0
-        )
-        if _max_workers(room, self._max_nodes) >= workers:
-            self._request, self._slots_at_first, self._slots = sound, room, room.copy()
-        return None
-
-    def _slots_on_healthy(self) -> IntArray:
-        """Return the slots on healthy devices; only rows that have changed are computed again."""
-        if self._healthy_request is None:
-            return np.zeros_like(self._slots)
-        return worker_slots(self.cluster, self._healthy_request)
-
-    def _scores_of(self, rows: IntArray) -> FloatArray:
-        return self._score(rows) if self._policy.relative else self._scores[rows]
-
-    def _clique_on(self, row: int) -> BoolArray:
-        """Return the devices of the clique that takes the whole gang."""
-        eligible = eligible_devices(self.cluster, self._request, at=row)
-        units = units_of(self.cluster.arrays, self._request, eligible, at=row)
-        needed = self._workers * self._request.devices
-        return tightest_clique(self.cluster.arrays, row, units, needed)
-
-    def _score(self, rows: IntArray) -> FloatArray:
-        return scores_of(self.cluster, self._request, self._policy, rows)
-
-    def _allowed(self) -> BoolArray:
-        """Return the nodes that can take the next worker and leave a way to place all others."""
-        has_room: BoolArray = self._slots > 0
-        if self._max_nodes is None:
-            return has_room
-        addable = self._max_nodes - int(self._used.sum())
-        if addable < 1:
-            return has_room & self._used
-        needed = self._workers - int(self._slots_at_first[self._used].sum())
-        others = _max_workers(np.where(self._used, 0, self._slots_at_first), addable - 1)
-        return has_room & (self._used | (self._slots_at_first + others >= needed))
-
-
-def _slots_by_row(cluster: Cluster, gang: Gang) -> IntArray:
-    """Return the number of workers that fit, per row."""
-    slots = worker_slots(cluster, gang.request, same_clique=gang.spread.same_clique)
-    return _limited(slots, gang)
-
-
-def _limited(slots: IntArray, gang: Gang) -> IntArray:
-    """Limit slots to the gang's workers, which keeps sums small, or to one per node."""
-    return np.minimum(slots, 1 if gang.spread.one_worker_per_node else gang.workers)
-
-
-def _max_workers(room: IntArray, nodes: int | None) -> int:
-    """Return how many workers the largest `nodes` rows take (None: all rows)."""
-    if nodes is None or nodes >= len(room):
-        return int(room.sum())
-    return int(np.partition(room, len(room) - nodes)[len(room) - nodes :].sum()) if nodes else 0
-
-
-def _would_fit(cluster: Cluster, gang: Gang, request: Request, among: BoolArray) -> bool:
-    """Tell whether the gang would fit with this request instead."""
-    slots = fresh_slots(cluster, request, same_clique=gang.spread.same_clique)
-    return _max_workers(_limited(slots, gang) * among, gang.spread.node_limit) >= gang.workers
+    among = cluster.among(candidates)
+    if len(gang.roles) > 1:
+        return _find(cluster, gang, policy, among).placements
+    (role,) = gang.limited_roles
+    return choose_role(cluster.overlay(), role, policy, among)
 
 
 def never_fits(cluster: Cluster, gang: Gang) -> bool:
     """Tell whether the gang would not fit on the empty cluster either.
 
-    An empty inventory proves nothing: nodes may be about to report.
+    An empty inventory proves nothing: nodes may be about to report. Nor does a search that ends
+    without an answer.
     """
-    return len(cluster) > 0 and not has_slots(cluster.emptied(), gang)
+    empty = cluster.emptied()
+    if not len(cluster):
+        return False
+    if len(gang.roles) == 1:
+        return not has_slots(empty, gang)
+    found = _find(empty, gang, _ANY_POLICY, empty.arrays.present)
+    return found.placements is None and found.is_exact
 
 
 def has_slots(cluster: Cluster, gang: Gang) -> bool:
-    """Tell whether as many workers fit as the gang has; necessary for a plan, not sufficient."""
-    room = _slots_by_row(cluster, gang)
-    return _max_workers(room, gang.spread.node_limit) >= gang.workers
+    """Tell whether as many workers fit as each role has; necessary for a plan, not sufficient."""
+    return all(fits(cluster, role, cluster.arrays.present) for role in gang.limited_roles)
 
 
-def _missing(cluster: Cluster, gang: Gang, fitting: int) -> str:
-    """Describe the request, how many workers fit, and how many GPUs are missing."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Found:
+    """The placement of each worker by index; None: there is none, or no way was found."""
+
+    placements: tuple[Placement, ...] | None
+    is_exact: bool = True
+
+
+def _find(cluster: Cluster, gang: Gang, policy: Policy, among: BoolArray) -> _Found:
+    """Place several roles as the policy wants it, or in the way that a search finds."""
+    overlay = cluster.overlay()
+    if not all(fits(overlay, role, among) for role in gang.limited_roles):
+        return _Found(None)
+    placed, failed = _place_in_order(overlay, gang, policy, among)
+    if failed is None and _is_together(gang, placed):
+        return _Found(tuple(p for number in sorted(placed) for p in placed[number]))
+    found = RoleSearch(cluster, gang, among).run()
+    by_role = found.placements
+    return _Found(None if by_role is None else tuple(chain(*by_role)), found.is_exact)
+
+
+def _place_in_order(
+    overlay: Cluster, gang: Gang, policy: Policy, among: BoolArray
+) -> tuple[dict[int, tuple[Placement, ...]], Role | None]:
+    """Place one role after another on an overlay, the largest request first.
+
+    Returns:
+        the placements by the number of the role, and the first role that does not fit.
+    """
+    used, placed = np.zeros_like(among), dict[int, tuple[Placement, ...]]()
+    roles = gang.limited_roles
+    for number in _largest_first(roles):
+        rows = among & ~used if gang.spread.one_worker_per_node else among
+        found = choose_role(overlay, roles[number], policy, rows)
+        if found is None:
+            return placed, roles[number]
+        placed[number] = found
+        used[overlay.rows([placement.node for placement in found])] = True
+    return placed, None
+
+
+def _is_together(gang: Gang, placed: Mapping[int, Sequence[Placement]]) -> bool:
+    """Tell whether roles that were placed one after another keep the node limit of the gang.
+
+    Roles that must be in one clique are not placed in this way.
+    """
+    nodes = {placement.node for of_role in placed.values() for placement in of_role}
+    limit = gang.spread.max_nodes
+    return not gang.spread.same_clique and (limit is None or len(nodes) <= limit)
+
+
+def _largest_first(roles: Sequence[Role]) -> list[int]:
+    """Return the numbers of the roles: those with tight limits first, then by their requests."""
+
+    def key(number: int) -> tuple[object, ...]:
+        request, spread = roles[number].request, roles[number].spread
+        limits = not spread.same_clique, spread.max_nodes is None
+        return *limits, -request.milli, -request.devices, -request.cpu, -request.memory, number
+
+    return sorted(range(len(roles)), key=key)
+
+
+def _refusal_of_roles(cluster: Cluster, gang: Gang, names: tuple[NodeName, ...] | None) -> Refusal:
+    """Return why a role does not fit: by itself, with the roles placed before it, or as limited."""
+    among, roles, seen = cluster.among(names), gang.limited_roles, cluster
+    failed = next((role for role in roles if not fits(cluster, role, among)), None)
+    which = "role {}: "
+    if failed is None:
+        seen, which = cluster.overlay(), "with the other roles placed, role {}: "
+        apart = dataclasses.replace(gang, spread=Spread())
+        _, failed = _place_in_order(seen, apart, _ANY_POLICY, among)
+    role = failed or roles[_largest_first(roles)[0]]
+    nearest = nearest_gang(role.request, lambda less: _would_fit(cluster, gang, role, less, among))
+    if nearest is not None:
+        nearest = dataclasses.replace(nearest, role=role.name)
+    answer = plan_role(seen, role, _ANY_POLICY, names, nearest) if failed else None
+    if isinstance(answer, Refusal):
+        text = f"{which.format(role.name)}{answer.gang}"
+    else:
+        text = f"each role fits, but not all of them{spread_text(gang.spread)}"
+        answer = refusal(
+            cluster, role.request, candidates=names, never=False, gang=text, nearest=nearest
+        )
+        answer = dataclasses.replace(answer, limit=Reason.SPREAD_LIMIT)
     workers = count_text(gang.workers, "worker")
-    each = f"{request_text(gang.request)}{_spread_text(gang.spread)}"
-    missing = _missing_devices(cluster, gang)
-    fit = "could ever fit" if cluster.is_emptied else "fit now"
-    return f"gang of {workers} × {each}: {fitting} of {workers} {fit}{missing}"  # noqa: RUF001
+    text = f"gang of {len(roles)} roles and {workers}: {text}"
+    return dataclasses.replace(answer, gang=text, never=never_fits(cluster, gang), role=role.name)
 
 
-def _missing_devices(cluster: Cluster, gang: Gang) -> str:
-    if gang.request.share is not None or not gang.request.devices:
-        return ""
-    noun = "MIG slice" if gang.request.slices else "GPU"
-    idle = idle_devices(cluster, gang.request)
-    asked, free = gang.workers * gang.request.devices, int(idle.sum())
-    nodes = count_text(int((idle > 0).sum()), "node")
-    which = noun if cluster.is_emptied else f"free {noun}"
-    stock = f"{count_text(free, which)} in {nodes}, {asked} requested"
-    if free >= asked:
-        return f"; enough {noun}s but not where they are needed ({stock})"
-    missing = asked - free
-    return f"; {count_text(missing, noun)} {'is' if missing == 1 else 'are'} missing ({stock})"
-
-
-def _spread_text(spread: Spread) -> str:
-    nodes = (
-        "" if spread.max_nodes is None else f" on at most {count_text(spread.max_nodes, 'node')}"
+def _would_fit(cluster: Cluster, gang: Gang, role: Role, less: Request, among: BoolArray) -> bool:
+    """Tell whether the gang would fit with this request of the role, as the policy places roles."""
+    smaller = gang.with_requests(
+        [less if each.name == role.name else each.request for each in gang.roles]
     )
-    nodes = " in one NVLink clique" if spread.same_clique else nodes
-    return f"{nodes}, one per node" if spread.one_worker_per_node else nodes
+    placed, failed = _place_in_order(cluster.overlay(), smaller, _ANY_POLICY, among)
+    return failed is None and _is_together(smaller, placed)

@@ -74,17 +74,23 @@ class Resource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NearestMiss:
-    """A number of nodes that would fit with less of a resource; 0 nodes: the gang would fit."""
+    """A number of nodes that would fit with less of a resource; 0 nodes: the gang would fit.
+
+    `role`: the role of the gang whose workers request less; empty: it has one role.
+    """
 
     resource: Resource
     less: int
     nodes: int = 0
+    role: str = ""
 
     @property
     def text(self) -> str:
         """Text such as «3 nodes would fit with 12 GiB less GPU memory»."""
         if not self.nodes:
-            return f"the gang would fit with {self.resource.less(self.less)} for each worker"
+            of_role = f" of role {self.role}" if self.role else ""
+            less = self.resource.less(self.less)
+            return f"the gang would fit with {less} for each worker{of_role}"
         who = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
         return f"{who} would fit with {self.resource.less(self.less)}"
 

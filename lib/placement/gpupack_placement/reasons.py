@@ -197,7 +197,8 @@ class Refusal:
 
     For a gang, `gang` says what is missing and `placed` how many of its workers fit. Nodes are
     counted as they are: `fitting_nodes` of them fit a worker, and `counts` are about the others.
-    `limit` is the most frequent reason after the placement of the workers that fit.
+    `limit` is the most frequent reason after the placement of the workers that fit. For a gang of
+    several roles all of this is about the workers of `role`.
 
     `is_of_empty_cluster`: the cluster was considered as if it were empty, so no figure shows the
     current state.
@@ -213,6 +214,7 @@ class Refusal:
     limit: Reason | None = None
     nearest: NearestMiss | None = None
     is_of_empty_cluster: bool = False
+    role: str = ""
 
     @property
     def reason(self) -> Reason:

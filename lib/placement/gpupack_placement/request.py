@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests: one worker's request, and a gang of identical workers."""
+"""Requests: one worker's request, and a gang of workers in one or several roles."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import repeat
 from typing import Final
 
 from gpupack_devices.errors import InvalidRequest
@@ -151,29 +153,133 @@ class Spread:
         """`max_nodes`, or 1 with `same_clique`."""
         return 1 if self.same_clique else self.max_nodes
 
+    def combined(self, other: "Spread") -> "Spread":
+        """Return the limits of both together."""
+        limits = [each.max_nodes for each in (self, other) if each.max_nodes is not None]
+        return Spread(
+            min(limits, default=None),
+            self.one_worker_per_node or other.one_worker_per_node,
+            self.same_clique or other.same_clique,
+        )
+
+
+WORKER: Final = "worker"
+"""The name of the role of a gang whose workers are all alike."""
+
 
 @dataclass(frozen=True, slots=True)
-class Gang:
-    """Identical workers, placed together or not at all."""
+class Role:
+    """Identical workers of a gang: `spread` limits where they are, whatever the other roles do."""
 
+    name: str
     workers: int
     request: Request
     spread: Spread = Spread()
 
     def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise InvalidRequest("a role needs a name")
         if self.workers < 1:
             raise InvalidRequest(f"workers is {self.workers}; ask for 1 or more")
-        nodes = self.spread.max_nodes
-        if self.spread.one_worker_per_node and nodes is not None and nodes < self.workers:
+
+    @property
+    def milli(self) -> MilliGpu:
+        """Requested GPU capacity of all its workers."""
+        return MilliGpu(self.request.milli * self.workers)
+
+    @property
+    def max_per_node(self) -> int:
+        """The maximum number of its workers on one node."""
+        return 1 if self.spread.one_worker_per_node else self.workers
+
+    def check(self) -> None:
+        """Check that its limits can be kept.
+
+        Raises:
+            InvalidRequest: they contradict one another or the request.
+        """
+        spread, nodes = self.spread, self.spread.max_nodes
+        if spread.one_worker_per_node and nodes is not None and nodes < self.workers:
             raise InvalidRequest(
                 f"{self.workers} workers on different nodes need max_nodes of at least "
                 f"{self.workers}, not {nodes}"
             )
-        if self.spread.same_clique:
-            self._check_clique()
-
-    def _check_clique(self) -> None:
+        if not spread.same_clique:
+            return
         if self.request.slices is not None or not self.request.needs_gpu:
             raise InvalidRequest("same_clique is a rule about GPUs; ask for GPUs or shares")
-        if self.spread.one_worker_per_node and self.workers > 1:
+        if spread.one_worker_per_node and self.workers > 1:
             raise InvalidRequest("workers in one clique are on one node, not on one each")
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Workers that are placed together or not at all: one role or several.
+
+    `spread` limits where the workers of all roles are. A worker's index counts through the roles in
+    their order, so the first worker of the first role has index 0.
+    """
+
+    roles: tuple[Role, ...]
+    spread: Spread = Spread()
+
+    def __post_init__(self) -> None:
+        if not self.roles:
+            raise InvalidRequest("a gang needs a role")
+        names = [role.name for role in self.roles]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise InvalidRequest(f"two roles are named {twice[0]}; give each its own name")
+        for role in self.limited_roles:
+            try:
+                role.check()
+            except InvalidRequest as error:
+                at = f"role {role.name}: " if len(names) > 1 else ""
+                raise InvalidRequest(f"{at}{error}") from error
+        if len(names) > 1:
+            Role("all", self.workers, self.roles[0].request, self.spread).check()
+
+    @classmethod
+    def of(cls, workers: int, request: Request, spread: Spread = Spread()) -> "Gang":
+        """Return a gang of identical workers."""
+        return cls((Role(WORKER, workers, request),), spread)
+
+    @property
+    def workers(self) -> int:
+        """Number of workers of all roles."""
+        return sum([role.workers for role in self.roles])
+
+    @property
+    def milli(self) -> MilliGpu:
+        """Requested GPU capacity of all workers."""
+        return MilliGpu(sum([role.milli for role in self.roles]))
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """The request of each role, in their order."""
+        return tuple([role.request for role in self.roles])
+
+    @property
+    def limited_roles(self) -> tuple[Role, ...]:
+        """The roles, each with the limits of the gang in addition to its own."""
+        if self.spread == Spread():
+            return self.roles
+        return tuple(replace(r, spread=r.spread.combined(self.spread)) for r in self.roles)
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether anything limits where its workers are."""
+        return any(each != Spread() for each in (self.spread, *(r.spread for r in self.roles)))
+
+    def role(self, name: str) -> Role | None:
+        """Return the role of this name; None: there is none."""
+        return next((role for role in self.roles if role.name == name), None)
+
+    def role_of_each_worker(self) -> Iterator[Role]:
+        """Yield the role of each worker, by index."""
+        for role in self.roles:
+            yield from repeat(role, role.workers)
+
+    def with_requests(self, requests: Iterable[Request]) -> "Gang":
+        """Return the gang with these requests of its roles instead."""
+        pairs = zip(self.roles, requests, strict=True)
+        return replace(self, roles=tuple(replace(role, request=each) for role, each in pairs))

@@ -32,9 +32,9 @@ from gpupack_queue.job import (
     holder_name,
 )
 from gpupack_queue.pending.elastic_gangs import extra_worker
-from gpupack_queue.pending.model_fallback import PermittedModels, with_models
+from gpupack_queue.pending.model_fallback import PermittedModels
 from gpupack_queue.pending.pending_jobs import may_fit_on_row
-from gpupack_queue.planning import Planner, place_by_policy
+from gpupack_queue.planning import Planner, place_by_policy, with_models
 from gpupack_queue.queue import Queue
 from gpupack_queue.quotas.quota import (
     MAX_LEVELS,

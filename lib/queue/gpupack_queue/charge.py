@@ -22,13 +22,16 @@ from gpupack_placement.arrays import ABSENT
 from gpupack_placement.cluster import Cluster
 from gpupack_placement.model import Device
 from gpupack_placement.placement import Grant, Placement
-from gpupack_placement.request import Gang, Request
+from gpupack_placement.request import Gang
 
 ModelKey = NewType("ModelKey", str)
 """A model as quotas name it."""
 
 ANY: Final = ModelKey("")
 """The key of GPUs whose model no quota names."""
+
+Models = tuple[str, ...]
+"""The models that a request permits; empty: all."""
 
 Charge = Mapping[ModelKey, int]
 """Milli-GPU by key."""
@@ -84,27 +87,26 @@ class ModelKeys:
                 found[key] = found.get(key, 0) + milli
         return found
 
-    def allowed(self, cluster: Cluster, request: Request) -> tuple[ModelKey, ...]:
-        """Return the keys of the cluster's models that the request may use, in a fixed order."""
+    def allowed(self, cluster: Cluster, models: Models) -> tuple[ModelKey, ...]:
+        """Return the keys of the cluster's GPUs of these models, in a fixed order."""
         keys = {
             self.of(model)
             for model in cluster.model_names.in_use
-            if not request.models
-            or any(may_match(requested, model) for requested in request.models)
+            if not models or any(may_match(requested, model) for requested in models)
         }
         return tuple(sorted(keys))
 
-    def possible(self, cluster: Cluster, request: Request) -> tuple[ModelKey, ...]:
+    def possible(self, cluster: Cluster, models: Models) -> tuple[ModelKey, ...]:
         """Return the allowed keys and those of GPUs that may be added later, in a fixed order."""
-        if not request.models:
+        if not models:
             return self.all()
-        others = {self.of(requested) for requested in request.models}
+        others = {self.of(requested) for requested in models}
         others |= {
             ModelKey(name)
             for name in self._names
-            if any(matches_model(requested, name) for requested in request.models)
+            if any(matches_model(requested, name) for requested in models)
         }
-        return tuple(sorted(others.union(self.allowed(cluster, request))))
+        return tuple(sorted(others.union(self.allowed(cluster, models))))
 
     def models_of(self, cluster: Cluster, key: ModelKey) -> tuple[str, ...]:
         """Return the models in the cluster that count under the key."""
@@ -113,7 +115,27 @@ class ModelKeys:
 
 def min_charge(gang: Gang) -> int:
     """Return the milli-GPU that the gang counts on any node; 0 for slices, which count by GPU."""
-    return gang.request.milli * gang.workers
+    return gang.milli
+
+
+def permitted_models(gang: Gang) -> Models:
+    """Return the models that any of its workers with GPUs may use; empty: all."""
+    roles = [role for role in gang.roles if role.request.needs_gpu] or gang.roles
+    if not all(role.request.models for role in roles):
+        return ()
+    return tuple(dict.fromkeys(model for role in roles for model in role.request.models))
+
+
+def min_charge_by_models(gang: Gang) -> dict[Models, int]:
+    """Return the milli-GPU of `min_charge` by the models that its roles permit."""
+    found: dict[Models, int] = {}
+    for role in gang.roles:
+        if role.request.needs_gpu or len(gang.roles) == 1:
+            models = role.request.models
+            found[models] = found.get(models, 0) + role.milli
+    if len(found) > 1:
+        found[permitted_models(gang)] = gang.milli
+    return found
 
 
 def charge_of_grant(grant: Grant, device: Device, of_node: Iterable[Device]) -> int:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, NewType
 from gpupack_devices.errors import InvalidRequest
 from gpupack_devices.units import Holder, NodeName
 from gpupack_placement.placement import Placement
-from gpupack_placement.request import Gang, Spread
+from gpupack_placement.request import Gang, Role, Spread
 from gpupack_queue.charge import Charge
 
 JobId = NewType("JobId", str)
@@ -46,7 +46,8 @@ class Job:
     `preempts` False: no job is preempted for it. `avoid`: nodes on which it failed recently; it
     uses them only if it fits nowhere else. `movable`: it loses little when it is stopped and
     restarted elsewhere. `extra_workers`: the number of them that may run with its gang, each of
-    them a job (elastic_gangs.py). `extends`: for an extra worker, the gang that it belongs to.
+    them a job (elastic_gangs.py). `extra_of`: the role to which they belong; empty: the only one.
+    `extends`: for an extra worker, the gang that it belongs to.
     `held_since`: the time since which it has its GPUs, at first as an earlier job; None: since its
     start. `grace_seconds`: the time that it may take to end once it is preempted.
     `user`: the user of the tenant that submitted it; empty: unknown.
@@ -69,6 +70,7 @@ class Job:
     avoid: frozenset[NodeName] = frozenset()
     movable: bool = False
     extra_workers: int = 0
+    extra_of: str = ""
     extends: JobId | None = None
     held_since: float | None = None
     grace_seconds: float = 0.0
@@ -83,6 +85,10 @@ class Job:
         ):
             if seconds is not None and not seconds > 0:
                 raise InvalidRequest(f"job {self.id}: {what} {seconds:g} s is not positive")
+        if self.model_fallback_seconds is not None and len(self.gang.roles) > 1:
+            raise InvalidRequest(
+                f"job {self.id}: models in order of preference are for gangs of one role"
+            )
         if not self.grace_seconds >= 0:
             raise InvalidRequest(
                 f"job {self.id}: a grace period of {self.grace_seconds:g} s is negative"
@@ -91,10 +97,30 @@ class Job:
             raise InvalidRequest(
                 f"job {self.id}: {self.extra_workers} extra workers are fewer than none"
             )
-        if self.extra_workers and self.extends is None and self.gang.spread != Spread():
+        if self.extra_workers and self.extends is None:
+            self._check_extra_role()
+
+    def _check_extra_role(self) -> None:
+        if self.gang.spread != Spread() or self.extra_role.spread != Spread():
             raise InvalidRequest(
                 f"job {self.id}: an elastic gang cannot say how its workers are spread"
             )
+
+    @property
+    def extra_role(self) -> Role:
+        """Return the role to which its extra workers belong.
+
+        Raises:
+            InvalidRequest: the gang has several roles, and none of them is named.
+        """
+        role = self.gang.role(self.extra_of)
+        if role is None and (self.extra_of or len(self.gang.roles) > 1):
+            names = ", ".join(each.name for each in self.gang.roles)
+            raise InvalidRequest(
+                f"job {self.id}: extra workers belong to one of the roles {names}, not to "
+                f"{self.extra_of or 'none'}"
+            )
+        return role or self.gang.roles[0]
 
     def latest_end(self, start: float) -> float:
         """Return the latest end if it starts then; infinity: it is unknown, or there is none."""

@@ -38,22 +38,27 @@ def _choose_preferred(
     cluster: Cluster, job: Job, policy: Policy, candidates: Collection[NodeName] | None
 ) -> Places | None:
     """Place a job on GPUs of one model, the earliest that fits; of several if none fits alone."""
-    gang, models = job.gang, job.gang.request.models
+    gang, models = job.gang, job.gang.roles[0].request.models
     places = _choose(cluster, gang, policy, candidates)
     if places is None or job.model_fallback_seconds is None or len(models) <= 1:
         return places
     for model in models:
-        alone = replace(gang, request=replace(gang.request, models=(model,)))
+        alone = with_models(gang, (model,))
         found = _choose(cluster, alone, policy, candidates)
         if found is not None:
             return found
     return places
 
 
+def with_models(gang: Gang, models: tuple[str, ...]) -> Gang:
+    """Return the gang with these models instead of those of its requests."""
+    return gang.with_requests([replace(request, models=models) for request in gang.requests])
+
+
 def _choose(
     cluster: Cluster, gang: Gang, policy: Policy, candidates: Collection[NodeName] | None
 ) -> Places | None:
-    if gang.workers > 1 or gang.spread.same_clique:
+    if gang.workers > 1 or gang.is_spread:
         return choose_gang(cluster, gang, policy, candidates=candidates)
-    placement = choose(cluster, gang.request, policy, candidates=candidates)
+    placement = choose(cluster, gang.roles[0].request, policy, candidates=candidates)
     return None if placement is None else (placement,)

@@ -165,7 +165,7 @@ class JobDispatcher:
 
     def waiting_requests(self) -> list[Request]:
         """Return one request of each kind that waits."""
-        return list(dict.fromkeys(gang.request for gang in self.queue.gangs()))
+        return list(dict.fromkeys(each for gang in self.queue.gangs() for each in gang.requests))
 
     def finish(self, ended: Ended) -> None:
         """End the job, unless that attempt was killed: successfully, or at its maximum run time."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import gpupack_queue as q
-from gpupack_placement import WHOLE_GPU, Cluster, DecisionError, Gang, NodeName, Placement
+from gpupack_placement import WHOLE_GPU, Cluster, DecisionError, Gang, NodeName, Placement, Request
 from gpupack_simulator.errors import InvalidDecision
 from gpupack_simulator.job import JobId, holder_name
 
@@ -179,16 +179,18 @@ def _take(supposed: Cluster, job: q.Job, places: Sequence[Placement]) -> None:
             "plan(cluster, job) gives one for each"
         )
     try:
-        for worker, placement in enumerate(places):
+        for worker, (role, placement) in enumerate(
+            zip(job.gang.role_of_each_worker(), places, strict=True)
+        ):
             supposed.take(holder_name(job.id, worker), placement)
-            _check_amounts(supposed, job, placement)
+            _check_amounts(supposed, job, role.request, placement)
     except DecisionError as error:
         raise InvalidDecision(f"job {job.id} is admitted where it cannot run: {error}") from error
 
 
-def _check_amounts(cluster: Cluster, job: q.Job, place: Placement) -> None:
+def _check_amounts(cluster: Cluster, job: q.Job, request: Request, place: Placement) -> None:
     """Check that the placement has exactly the requested amounts; it is held in the cluster."""
-    request, remedy = job.gang.request, "plan(cluster, job) gives what it requests"
+    remedy = "plan(cluster, job) gives what it requests"
     if len(place.devices) != request.devices:
         asked, given = _counted(request.devices, "GPU"), _counted(len(place.devices), "device")
         raise InvalidDecision(

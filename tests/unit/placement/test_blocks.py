@@ -15,7 +15,7 @@ def cluster(*sizes):
 
 
 def hold(held, gpus, workers=1):
-    gang = Gang(request=Request(gpus=gpus), workers=workers)
+    gang = Gang.of(request=Request(gpus=gpus), workers=workers)
     for number, place in enumerate(plan_gang(held, gang, policy_named("worst-fit"))):
         held.take(f"{gpus}-{number}", place)
 

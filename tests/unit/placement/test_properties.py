@@ -127,7 +127,10 @@ def test_changes_one_by_one_equal_a_rebuild(cluster, data):
 @given(clusters(), gangs(), policies)
 def test_refusals_add_up_and_are_the_same_each_time(cluster, asked, policy):
     for answer, again in (
-        (decide(cluster, asked.request, policy), decide(cluster.fork(), asked.request, policy)),
+        (
+            decide(cluster, asked.roles[0].request, policy),
+            decide(cluster.fork(), asked.roles[0].request, policy),
+        ),
         (plan_gang(cluster, asked, policy), plan_gang(cluster.fork(), asked, policy)),
     ):
         assert answer == again
@@ -189,7 +192,7 @@ def test_the_nearest_miss_makes_as_many_nodes_fit_as_it_says_and_less_makes_none
 @given(clusters(fill=12), gangs(), policies)
 def test_the_nearest_miss_makes_the_gang_fit_and_less_does_not(cluster, asked, policy):
     def fits(less):
-        return isinstance(plan_gang(cluster, replace(asked, request=less), policy), tuple)
+        return isinstance(plan_gang(cluster, asked.with_requests([less]), policy), tuple)
 
     answer = plan_gang(cluster, asked, policy)
     if isinstance(answer, Refusal):

@@ -20,6 +20,8 @@ from gpupack_placement import (
     NodeName,
     Placement,
     Request,
+    Role,
+    Spread,
 )
 from gpupack_queue import (
     Cohort,
@@ -75,6 +77,15 @@ def cohort(
     )
 
 
+def gang_of(roles, spread=None):
+    """Each role: its name, its workers, and a Request or a number of GPUs."""
+    made = [
+        Role(name, workers, asked if isinstance(asked, Request) else Request(gpus=asked))
+        for name, workers, asked in roles
+    ]
+    return Gang(tuple(made), spread or Spread())
+
+
 class World:
     """Mutable. `log`: what was decided, in order."""
 
@@ -102,9 +113,13 @@ class World:
         nodes = [(node.name, len(node.devices)) for node in self.cluster.nodes()]
         return f"{nodes} {self.queue.state.quota.quotas} {self.queue.rules}"
 
-    def submit(self, name, gpus=1, tenant="", *, workers=1, spread=None, request=None, **kw):
+    def submit(
+        self, name, gpus=1, tenant="", *, workers=1, spread=None, request=None, roles=(), **kw
+    ):
+        """`roles`: name, workers and GPUs of each, for a gang of several roles."""
         asked = Request(gpus=gpus) if request is None else request
-        gang = Gang(workers, asked) if spread is None else Gang(workers, asked, spread)
+        limits = Spread() if spread is None else spread
+        gang = gang_of(roles, limits) if roles else Gang.of(workers, asked, limits)
         kw = {"number": len(self.jobs), "grace_seconds": self.known_grace} | kw
         job = Job(JobId(name), gang, self.now, Tenant(tenant), **kw)
         self.jobs[name] = job
@@ -120,7 +135,7 @@ class World:
         places = tuple(Placement(NodeName(n), tuple(grants)) for n, grants in by_node.items())
         gpus = len(on.split()) // len(places)
         asked = Request(gpus=gpus)
-        gang = Gang(len(places), asked)
+        gang = Gang.of(len(places), asked)
         kw = {"number": len(self.jobs), "grace_seconds": self.known_grace} | kw
         self.jobs[name] = Job(JobId(name), gang, self.now, Tenant(tenant), **kw)
         self._start(name, places)

@@ -328,7 +328,7 @@ def test_a_speculatively_backfilled_extra_worker_is_removed_once():
 
 def test_an_ungated_pod_does_not_wait_in_strict_order_for_jobs_beyond_their_quota():
     world = where_one_cannot_pay().decide(at=1)
-    visitor = Job(JobId("visitor"), Gang(1, Request(gpus=1)), 1.0, Tenant("b"))
+    visitor = Job(JobId("visitor"), Gang.of(1, Request(gpus=1)), 1.0, Tenant("b"))
     (place,) = world.queue.try_admit(visitor, world.cluster, 2.0, world.plan)
     assert place.node == "n1"
 
@@ -403,7 +403,7 @@ def test_a_job_uses_the_gpus_of_one_whose_deadline_is_shorter_now():
 def foreseen_free(world, room):
     """Return the free GPUs by node at the reservation's time, as reserved and by definition."""
     nodes = [each.name for each in world.cluster.nodes()]
-    probe = Job(JobId("probe"), Gang(1, Request(gpus=0)), 0.0, Tenant(""))
+    probe = Job(JobId("probe"), Gang.of(1, Request(gpus=0)), 0.0, Tenant(""))
     assert room.cluster_then.place(probe, tuple(Placement(name, ()) for name in nodes))
     rows = room.cluster_then.cluster.rows(nodes)
     found = (room.cluster_then.cluster.arrays.free_gpu_milli[rows] // 1000).tolist()

@@ -201,7 +201,7 @@ def test_extra_workers_are_not_counted_as_pending():
 
 def test_found_running_in_any_order_it_is_as_wide_as_it_was():
     world = world_of(4)
-    job = Job(JobId("a"), Gang(1, Request(gpus=1)), extra_workers=2)
+    job = Job(JobId("a"), Gang.of(1, Request(gpus=1)), extra_workers=2)
     world.jobs |= {"a": job, "a+2": extra_worker(job, 2)}
     for name, uuid in (("a+2", "n0/0"), ("a", "n0/1")):
         world.runs(name + "x", uuid)
@@ -213,11 +213,11 @@ def test_found_running_in_any_order_it_is_as_wide_as_it_was():
 
 
 def test_how_an_elastic_gang_is_spread_cannot_be_said():
-    gang = Gang(2, Request(gpus=1), Spread(max_nodes=1))
+    gang = Gang.of(2, Request(gpus=1), Spread(max_nodes=1))
     with pytest.raises(InvalidRequest, match="spread"):
         Job(JobId("a"), gang, extra_workers=1)
     with pytest.raises(InvalidRequest, match="fewer than none"):
-        Job(JobId("a"), Gang(2, Request(gpus=1)), extra_workers=-1)
+        Job(JobId("a"), Gang.of(2, Request(gpus=1)), extra_workers=-1)
 
 
 elastic = st.tuples(asks, st.sampled_from([0, 1, 2, 5])).map(
@@ -231,7 +231,7 @@ def invariants(world):
         of = jobs[name].extends
         if of is not None:
             assert of in running
-            assert jobs[name].gang == Gang(1, jobs[of].gang.request)
+            assert jobs[name].gang == Gang.of(1, jobs[of].gang.roles[0].request)
     for name, job in jobs.items():
         if name in running:
             assert len(running[name]) == job.gang.workers

@@ -15,7 +15,7 @@ def grounds_of(world):
     """Of a job of tenant a that comes late."""
     world.submit("late", 4, tenant="a")
     state, job = world.queue.state, world.jobs["late"]
-    keys = frozenset(state.quota.keys.allowed(world.cluster, job.gang.request))
+    keys = frozenset(state.quota.keys.allowed(world.cluster, job.gang.roles[0].request.models))
     return PreemptionPolicy(state.quota, job, keys, may_preempt_own=False)
 
 
@@ -39,7 +39,7 @@ def test_no_set_that_may_be_stopped_loses_more(promised, of_c, tenants):
     for gpu, tenant in enumerate(tenants):
         world.runs(f"j{gpu}", f"n0/{gpu}", tenant)
     running = list(world.queue.state.running)
-    lost = {one.job.id: 1000 * one.job.gang.request.gpus for one in running}
+    lost = {one.job.id: 1000 * one.job.gang.roles[0].request.gpus for one in running}
     grounds = grounds_of(world)
     sets = [
         s

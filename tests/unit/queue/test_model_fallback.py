@@ -345,7 +345,7 @@ def test_a_job_never_starts_on_a_model_before_its_time(data):
         assert world.due_at is None or world.due_at > world.now
         for name, where in world.where.items():
             job = world.jobs[name]
-            first = {"H100": "hop", "A100": "amp"}[job.gang.request.models[0]]
+            first = {"H100": "hop", "A100": "amp"}[job.gang.roles[0].request.models[0]]
             if not where.startswith(first):
                 started = world.queue.state.running.get(JobId(name)).started
                 assert started >= job.submitted + 200.0

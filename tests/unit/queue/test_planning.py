@@ -28,19 +28,19 @@ def nodes_for(gang, *avoid, candidates=None):
     ],
 )
 def test_a_job_goes_to_nodes_that_it_avoids_only_if_it_fits_nowhere_else(workers, avoid, nodes):
-    assert nodes_for(Gang(workers, Request(gpus=2)), *avoid) == nodes
+    assert nodes_for(Gang.of(workers, Request(gpus=2)), *avoid) == nodes
 
 
 def test_avoided_nodes_do_not_help_a_job_that_fits_nowhere():
-    assert nodes_for(Gang(4, Request(gpus=2)), "n1") is None
+    assert nodes_for(Gang.of(4, Request(gpus=2)), "n1") is None
 
 
 def test_candidates_bound_both_tries():
-    one = Gang(1, Request(gpus=1))
+    one = Gang.of(1, Request(gpus=1))
     assert nodes_for(one, "n1", candidates=[NodeName("n1"), NodeName("n3")]) == ["n3"]
     assert nodes_for(one, "n1", candidates=[NodeName("n1")]) == ["n1"]
 
 
 def test_a_gang_in_one_clique_avoids_nodes_too():
-    gang = Gang(2, Request(gpus=1), Spread(same_clique=True))
+    gang = Gang.of(2, Request(gpus=1), Spread(same_clique=True))
     assert set(nodes_for(gang, "n1")) == {"n2"}

@@ -32,7 +32,8 @@ class Sought:
         self.world, self.job = world, world.jobs["late"]
         world.queue.withdraw(self.job.id, world.cluster)
         state = world.queue.state
-        keys = frozenset(state.quota.keys.allowed(world.cluster, self.job.gang.request))
+        models = self.job.gang.roles[0].request.models
+        keys = frozenset(state.quota.keys.allowed(world.cluster, models))
         own = any(
             r.job.priority < self.job.priority for r in state.running.of_tenant(self.job.tenant)
         )
@@ -93,7 +94,7 @@ class Sought:
         for one in subset:
             for placement in one.running.placements:
                 free[placement.node] += len(placement.devices)
-        return max(free.values()) >= self.job.gang.request.gpus
+        return max(free.values()) >= self.job.gang.roles[0].request.gpus
 
 
 def cost(subset: tuple[Candidate, ...]):

@@ -14,7 +14,7 @@ PATIENCE = with_rules(preemption=NO_PREEMPTION, reserve_after_seconds=10)
 
 
 def visit(world, gpus=1, tenant="", *, priority=0, starts=False, request=None):
-    gang = Gang(1, request or Request(gpus=gpus))
+    gang = Gang.of(1, request or Request(gpus=gpus))
     job = Job(JobId("pod"), gang, world.now, Tenant(tenant), priority)
     found = world.queue.try_admit(job, world.cluster, world.now, world.plan)
     if starts and not isinstance(found, Wait):

@@ -31,7 +31,7 @@ def question(world):
 
 
 def asked(world, name="asked", gpus=1, tenant="", *, workers=1, **kw):
-    gang = Gang(workers, Request(gpus=gpus))
+    gang = Gang.of(workers, Request(gpus=gpus))
     job = Job(JobId(name), gang, world.now, Tenant(tenant), number=len(world.jobs), **kw)
     subject = question(world)
     subject.settle()
@@ -193,7 +193,7 @@ def test_a_what_if_changes_no_state(world, ask, others):
     copy.configure(Quotas(tuple(others)), cluster, world.now)
     subject = WhatIf(copy, cluster, world.plan, world.now)
     subject.settle(thorough=True)
-    subject.answer(Job(JobId("asked"), Gang(1, Request(gpus=1)), world.now))
+    subject.answer(Job(JobId("asked"), Gang.of(1, Request(gpus=1)), world.now))
     assert everything(world) == before
 
 
@@ -202,7 +202,9 @@ def test_a_what_if_changes_no_state(world, ask, others):
 def test_kept_findings_of_a_what_if_change_no_decision(world, ask, later):
     subject = question(world)
     findings = subject.settle()
-    subject.answer(Job(JobId("asked"), Gang(ask["workers"], Request(gpus=ask["gpus"])), world.now))
+    subject.answer(
+        Job(JobId("asked"), Gang.of(ask["workers"], Request(gpus=ask["gpus"])), world.now)
+    )
     if findings is not None:
         world.queue.state.restore(findings)
     world.now += 1.0

@@ -9,6 +9,8 @@ job that can never start is no queue head.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import numpy as np
+
 from gpupack_placement.arrays import BoolArray
 from gpupack_placement.cluster import Cluster
 from gpupack_placement.feasibility import worker_slots
@@ -119,7 +121,10 @@ class StrictOrder:
         basis = self._state.never.basis(self._cluster, self._planner)
         if of.rows is None or of.rows[0] is not basis:
             gang = self._planner.usable_gang(self._cluster, of.tenant, of.gang) or of.gang
-            spread = gang.spread.same_clique
-            slots = worker_slots(self._cluster.emptied(), gang.request, same_clique=spread)
-            of.rows = basis, slots > 0
+            empty = self._cluster.emptied()
+            fits = [
+                worker_slots(empty, role.request, same_clique=role.spread.same_clique) > 0
+                for role in gang.limited_roles
+            ]
+            of.rows = basis, np.logical_or.reduce(fits)
         return of.rows[1]

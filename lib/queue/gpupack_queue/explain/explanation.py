@@ -208,8 +208,9 @@ class Explainer:
         )
 
     def _lacks_quota(self, job: Job, cluster: Cluster) -> _Cause:
-        leaf, requested = self._quota.tree.tenant(job.tenant), min_charge(job.gang)
-        keys = self._quota.keys.allowed(cluster, job.gang.request)
+        leaf = self._quota.tree.tenant(job.tenant)
+        models, requested = self._quota.scarce_models(cluster, job.tenant, job.gang)
+        keys = self._quota.keys.allowed(cluster, models)
         key = max(keys, key=lambda key: self._usage.available(leaf, key))
         left = self._usage.available(leaf, key)
         node, is_limit = _limiting_node(self._usage, leaf, key)

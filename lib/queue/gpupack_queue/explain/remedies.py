@@ -14,10 +14,10 @@ from typing import Final
 from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement.cluster import Cluster
 from gpupack_placement.reasons import Reason, Refusal, count_text
-from gpupack_placement.serving import view_for
-from gpupack_queue.charge import ModelKey, min_charge
+from gpupack_queue.charge import ModelKey, Models, min_charge, permitted_models
 from gpupack_queue.explain.reasons import Borrowed, Wait, WaitReason, gpus_text
 from gpupack_queue.job import Job
+from gpupack_queue.running.bounds import free_milli
 from gpupack_queue.start import Start, WhenReleased
 from gpupack_queue.state.queue_state import State
 
@@ -66,7 +66,7 @@ def _for_unsatisfiable(job: Job, wait: Wait) -> Iterable[str]:
     yield from _for_refusal(job, wait.refusal)
     if wait.refusal.reason is Reason.MODEL_MISMATCH:
         yield (
-            f"nodes with GPUs of model {' or '.join(job.gang.request.models)} are added, or "
+            f"nodes with GPUs of model {' or '.join(wait.refusal.request.models)} are added, or "
             "gpuModels names a model that the cluster has"
         )
     else:
@@ -76,11 +76,13 @@ def _for_unsatisfiable(job: Job, wait: Wait) -> Iterable[str]:
 def _for_refusal(job: Job, refusal: Refusal) -> Iterable[str]:
     if refusal.nearest is not None:
         yield refusal.nearest.text
-    workers = job.gang.workers
+    role = job.gang.role(refusal.role) or job.gang.roles[0]
+    workers = role.workers
     if 0 < refusal.placed < workers:
         less = count_text(workers - refusal.placed, "worker")
         fit = "could ever fit" if refusal.is_of_empty_cluster else "fit now"
-        yield f"it would fit with {less} less: {refusal.placed} of {workers} {fit}"
+        which = f"its role {role.name}" if refusal.role else "it"
+        yield f"{which} would fit with {less} less: {refusal.placed} of {workers} {fit}"
 
 
 def _for_holders(state: State, cluster: Cluster, job: Job, start: Start) -> Iterable[str]:
@@ -88,8 +90,8 @@ def _for_holders(state: State, cluster: Cluster, job: Job, start: Start) -> Iter
     if not isinstance(start, WhenReleased) or start.preempting or not start.holders:
         return
     yield _DEADLINES_HELP
-    free = int(view_for(cluster, job.gang.request).free_gpu_milli.sum())
-    if job.gang.request.gpus and free >= min_charge(job.gang):
+    has_gpus = any(request.gpus for request in job.gang.requests)
+    if has_gpus and free_milli(cluster, job.gang) >= min_charge(job.gang):
         is_on = state.quota.rules.consolidation.any
         needs = "jobs are movable" if is_on else "queue.consolidation is on and jobs are movable"
         yield f"enough GPUs are free on several nodes: consolidation helps if {needs}"
@@ -99,23 +101,23 @@ def _for_holders(state: State, cluster: Cluster, job: Job, start: Start) -> Iter
 
 def _for_quota(state: State, cluster: Cluster, job: Job) -> Iterable[str]:
     """Yield what helps with the key of which most is left."""
-    key, left = _most_left(state, cluster, job)
-    requested = min_charge(job.gang)
+    models, requested = state.quota.scarce_models(cluster, job.tenant, job.gang)
+    key, left = _most_left(state, cluster, job, models)
     if WHOLE_GPU <= left < requested:
         less = gpus_text(requested - left, key)
         yield f"its quota would allow it with {less} less: it has {gpus_text(left)} left"
 
 
-def _most_left(state: State, cluster: Cluster, job: Job) -> tuple[ModelKey, float]:
+def _most_left(state: State, cluster: Cluster, job: Job, models: Models) -> tuple[ModelKey, float]:
     quota = state.quota
-    leaf, keys = quota.tree.tenant(job.tenant), quota.keys.allowed(cluster, job.gang.request)
+    leaf, keys = quota.tree.tenant(job.tenant), quota.keys.allowed(cluster, models)
     return max(((key, quota.usage.available(leaf, key)) for key in keys), key=lambda of: of[1])
 
 
 def _borrowed(state: State, cluster: Cluster, job: Job) -> Iterable[Borrowed]:
     """Return what other tenants borrow of the keys that the job may use, the largest first."""
     quota = state.quota
-    keys = quota.keys.allowed(cluster, job.gang.request)
+    keys = quota.keys.allowed(cluster, permitted_models(job.gang))
     found = [
         Borrowed(tenant, milli, key)
         for tenant in state.running.usage_by_tenant()

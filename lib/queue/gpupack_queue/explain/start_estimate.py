@@ -21,7 +21,7 @@ from typing import Final
 
 from gpupack_placement.cluster import Cluster
 from gpupack_queue.admission.strict_order import StrictOrder
-from gpupack_queue.charge import NO_CHARGE, Charge, min_charge
+from gpupack_queue.charge import NO_CHARGE, Charge, min_charge, permitted_models
 from gpupack_queue.explain.released import is_released_at_once
 from gpupack_queue.job import Job, JobId, Places, RunningJob, Tenant
 from gpupack_queue.pending.order import Order
@@ -273,7 +273,7 @@ class StartEstimate:
         quota = self._state.quota
         leaf, keys = (
             quota.tree.tenant(job.tenant),
-            quota.keys.allowed(self._cluster, job.gang.request),
+            quota.keys.allowed(self._cluster, permitted_models(job.gang)),
         )
         return not keys or sum(max(quota.usage.available(leaf, key), 0) for key in keys) >= needed
 

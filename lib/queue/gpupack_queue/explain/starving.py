@@ -7,7 +7,7 @@ GPUs are held by a job that cannot be preempted, are broken, or are on too many 
 """
 
 from gpupack_placement.cluster import Cluster
-from gpupack_queue.charge import min_charge
+from gpupack_queue.charge import min_charge, permitted_models
 from gpupack_queue.job import Tenant
 from gpupack_queue.pending.pending_jobs import JobClass
 from gpupack_queue.state.queue_state import State
@@ -36,5 +36,5 @@ def _is_guaranteed(state: State, cluster: Cluster, job_class: JobClass) -> bool:
     used = quota.usage.used_by(leaf)
     return needed > 0 and any(
         leaf.limit(key).nominal - used.get(key, 0) >= needed
-        for key in quota.keys.allowed(cluster, gang.request)
+        for key in quota.keys.allowed(cluster, permitted_models(gang))
     )

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from math import inf
 
 from gpupack_devices.units import WHOLE_GPU
-from gpupack_placement.serving import view_for
-from gpupack_queue.charge import Charge, min_charge
+from gpupack_queue.charge import Charge, min_charge, permitted_models
 from gpupack_queue.decisions import Consolidate, Move, Preempt, PreemptionReason, Victim
 from gpupack_queue.job import Job, RunningJob
 from gpupack_queue.moves.consolidation_search import (
@@ -30,6 +29,7 @@ from gpupack_queue.moves.move_policy import MovePolicy
 from gpupack_queue.pending.pending_jobs import PendingJob
 from gpupack_queue.quotas.quota_planner import QuotaPlanner
 from gpupack_queue.reservations.backfill_reservations import BackfillReservations
+from gpupack_queue.running.bounds import free_milli
 from gpupack_queue.running.candidates import Candidates
 from gpupack_queue.running.running_table import Loss
 from gpupack_queue.state.queue_state import State
@@ -104,8 +104,7 @@ class ConsolidationPlanner:
 
     def _is_enough_free(self, job: Job) -> bool:
         """Tell whether enough GPUs are free in total: moves free no more of them."""
-        free = view_for(self._session.cluster, job.gang.request).free_gpu_milli
-        return int(free.sum()) >= min_charge(job.gang)
+        return free_milli(self._session.cluster, job.gang) >= min_charge(job.gang)
 
     def _gain(self, job: Job, reservation: BackfillReservation) -> float:
         """Return the gain of a start now, in milli-GPU times seconds.
@@ -120,7 +119,7 @@ class ConsolidationPlanner:
     def _search(self, job: Job, budget: float) -> ConsolidationPlan | None:
         self._has_searched = True
         quota, cluster = self._state.quota, self._session.cluster
-        keys = frozenset(quota.keys.allowed(cluster, job.gang.request))
+        keys = frozenset(quota.keys.allowed(cluster, permitted_models(job.gang)))
         rights = MovePolicy(quota, job, keys)
         candidates = self._candidates(rights)
         if not candidates:

@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from gpupack_placement.cluster import Cluster
 from gpupack_placement.feasibility import worker_slots
-from gpupack_placement.request import Gang
+from gpupack_placement.gang import has_slots
+from gpupack_placement.request import Gang, Request
 from gpupack_queue.charge import Charge
 from gpupack_queue.job import Job, Places, RunningJob, Tenant
 from gpupack_queue.quotas.quota_planner import QuotaPlanner
@@ -120,12 +119,12 @@ class ConsolidationSearch:
         self._job, self._cluster, self._statement = job, cluster, statement
         self._candidates = candidates
         self._max_moves, self._budget = max_moves, budget
-        self._bounds = Bounds(cluster, job.gang, candidates)
+        self._bounds = [Bounds(cluster, role, candidates) for role in job.gang.limited_roles]
         self._fits_elsewhere: dict[tuple[Gang, int], bool] = {}
 
     def run(self) -> ConsolidationPlan | None:
         """Return the moves, or None if none were found."""
-        rows = self._bounds.feasible_rows(len(self._candidates))[:_MAX_ROWS]
+        rows = self._feasible_rows()
         for _ in range(MAX_ATTEMPTS):
             chosen = self._choose(list(rows))
             if not chosen:
@@ -136,10 +135,20 @@ class ConsolidationSearch:
                 self._statement.discard()
             if isinstance(found, ConsolidationPlan):
                 return found
-            rows = [(least, row) for least, row in rows if row != found]
+            rows = [each for each in rows if each[1] != found]
         return None
 
-    def _choose(self, rows: list[tuple[float, int]]) -> list[_Chosen]:
+    def _feasible_rows(self) -> list[tuple[float, int, int]]:
+        """Return rows where a worker may fit: the bound of its cost, the row, and its role."""
+        rows: list[tuple[float, int, int]] = []
+        for number, bounds in enumerate(self._bounds):
+            of_role = bounds.feasible_rows(len(self._candidates))
+            if of_role is None:
+                return []
+            rows += [(least, row, number) for least, row in of_role[:_MAX_ROWS]]
+        return sorted(rows)
+
+    def _choose(self, rows: list[tuple[float, int, int]]) -> list[_Chosen]:
         """Choose by row the jobs that leave, so that all workers could fit; empty: impossible.
 
         `rows` is consumed.
@@ -148,16 +157,18 @@ class ConsolidationSearch:
         chosen: list[_Chosen] = []
         moving_away: set[int] = set()
         while rows:
-            least, row = rows.pop(0)
+            least, row, number = rows.pop(0)
+            bounds = self._bounds[number]
             if spent + least > self._budget:
                 break
             local = [
                 of
-                for of in self._bounds.candidates_on(row, len(self._candidates))
+                for of in bounds.candidates_on(row, len(self._candidates))
                 if of not in moving_away
             ]
             movable = [of for of in local[:_MAX_JOBS_PER_NODE] if self._may_fit_elsewhere(of, row)]
-            step = self._jobs_to_move(overlay, row, [self._candidates[of] for of in movable])
+            local_movable = [self._candidates[of] for of in movable]
+            step = self._jobs_to_move(overlay, row, bounds.role.request, local_movable)
             cost = sum(one.cost[0] for one in step)
             if not step or spent + cost > self._budget or jobs + len(step) > self._max_moves:
                 continue
@@ -168,21 +179,20 @@ class ConsolidationSearch:
             for one in step:
                 _free(overlay, one.running)
             chosen.append(_Chosen(row, list(step)))
-            if self._may_fit(overlay):
+            if has_slots(overlay, self._job.gang):
                 return chosen
             rest = [of for of in local if of not in moving_away]
             if rest:
-                insort(rows, (self._bounds.lower_bound(row, rest, overlay), row))
+                insort(rows, (bounds.lower_bound(row, rest, overlay), row, number))
         return []
 
     def _jobs_to_move(
-        self, overlay: Cluster, row: int, local: Sequence[Candidate]
+        self, overlay: Cluster, row: int, request: Request, local: Sequence[Candidate]
     ) -> Sequence[Candidate]:
         """Return the jobs that have to leave the row for one more worker; spare the dearest.
 
         The result is empty if the worker does not fit without all of them.
         """
-        request = self._job.gang.request
         workers = int(worker_slots(overlay, request)[row]) + 1
         for one in local:
             _free(overlay, one.running)
@@ -201,19 +211,13 @@ class ConsolidationSearch:
             _hold(overlay, one.running)
         return needed if enough else ()
 
-    def _may_fit(self, overlay: Cluster) -> bool:
-        """Tell whether all workers can fit; necessary, not sufficient."""
-        gang = self._job.gang
-        slots = worker_slots(overlay, gang.request)
-        return int(np.minimum(slots, gang.workers).sum()) >= gang.workers
-
     def _may_fit_elsewhere(self, of: int, row: int) -> bool:
         """Tell whether the candidate can fit outside the row; necessary, not sufficient."""
         gang = self._candidates[of].running.job.gang
         known = self._fits_elsewhere.get((gang, row))
         if known is None:
-            slots = np.minimum(worker_slots(self._cluster, gang.request), gang.workers)
-            known = bool(slots.sum() - slots[row] > 0)
+            slots = [worker_slots(self._cluster, request) > 0 for request in gang.requests]
+            known = any(each.sum() > each[row] for each in slots)
             self._fits_elsewhere[gang, row] = known
         return known
 

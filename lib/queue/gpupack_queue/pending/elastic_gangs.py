@@ -28,7 +28,7 @@ def extra_worker(job: Job, number: int) -> Job:
     return replace(
         job,
         id=JobId(f"{job.id}+{number}"),
-        gang=Gang(1, job.gang.request),
+        gang=Gang.of(1, job.extra_role.request),
         duration=None,
         estimate=None,
         preemptible=True,

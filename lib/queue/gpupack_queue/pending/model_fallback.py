@@ -24,6 +24,7 @@ from gpupack_placement.cluster import Cluster
 from gpupack_placement.request import Gang
 from gpupack_queue.job import Job, JobId, Places, Tenant
 from gpupack_queue.pending.pending_jobs import JobClass, PendingJobs, RequestClass
+from gpupack_queue.planning import with_models
 from gpupack_queue.start import Never
 
 _MAX_STALE_STEPS: Final = 64
@@ -120,7 +121,7 @@ class ModelFallbacks:
 
     def add(self, job: Job, since: float) -> Job:
         """Return the job as it waits at first; a job without an order stays as it is."""
-        models = job.gang.request.models
+        models = job.gang.roles[0].request.models
         if job.model_fallback_seconds is None or len(models) <= 1:
             return job
         key = job.tenant, job.gang
@@ -162,7 +163,7 @@ class ModelFallbacks:
             return
         gang = ordered.job.gang
         for at, number in ordered.permitted.later:
-            yield at, with_models(gang, gang.request.models[:number])
+            yield at, with_models(gang, gang.roles[0].request.models[:number])
 
     def update(
         self,
@@ -205,7 +206,7 @@ class ModelFallbacks:
         ordered = self._jobs[job_id]
         job, single = ordered.job, self._single[ordered.job.tenant, ordered.job.gang]
         found = permitted_models(
-            job.gang.request.models,
+            job.gang.roles[0].request.models,
             [never(of) is None for of in single.classes],
             since=ordered.since,
             step_seconds=job.model_fallback_seconds or inf,
@@ -217,25 +218,20 @@ class ModelFallbacks:
         return pending.change_gang(job_id, with_models(job.gang, found.models))
 
 
-def with_models(gang: Gang, models: tuple[str, ...]) -> Gang:
-    """Return the gang with these models instead of its own."""
-    return replace(gang, request=replace(gang.request, models=models))
-
-
 def without_unused_models(job: Job, cluster: Cluster, places: Places) -> Job:
     """Return a running job with the models up to the last one that it uses.
 
     A move or an extra worker gets no model for which the job has not waited.
     """
-    if job.model_fallback_seconds is None or len(job.gang.request.models) <= 1:
+    if job.model_fallback_seconds is None or len(job.gang.roles[0].request.models) <= 1:
         return job
-    used = job.gang.request.models[: _models_in_use(job, cluster, places)]
+    used = job.gang.roles[0].request.models[: _models_in_use(job, cluster, places)]
     return replace(job, gang=with_models(job.gang, used))
 
 
 def _models_in_use(job: Job, cluster: Cluster, places: Places) -> int:
     """Return the number of models up to the last one that is used; all if one is unknown."""
-    models, last = job.gang.request.models, 0
+    models, last = job.gang.roles[0].request.models, 0
     for placement in places:
         node = cluster.node(placement.node)
         devices = {device.uuid: device for device in node.devices} if node else {}

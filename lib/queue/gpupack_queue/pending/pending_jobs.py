@@ -287,7 +287,7 @@ class PendingJobs:
         if releases > _MAX_RELEASED_ROWS:
             return True
         return any(
-            may_fit_on_row(cluster, request_class.gang.request, row)
+            may_fit_on_row(cluster, request_class.gang, row)
             for row in self._last_released(releases)
         )
 
@@ -311,8 +311,12 @@ class PendingJobs:
         return {freed[index] for index in range(len(freed) - count, len(freed))}
 
 
-def may_fit_on_row(cluster: Cluster, request: Request, row: int) -> bool:
-    """Tell whether one worker may fit on the row; necessary, not sufficient."""
+def may_fit_on_row(cluster: Cluster, gang: Gang, row: int) -> bool:
+    """Tell whether a worker of any role may fit on the row; necessary, not sufficient."""
+    return any(_may_fit_on_row(cluster, request, row) for request in gang.requests)
+
+
+def _may_fit_on_row(cluster: Cluster, request: Request, row: int) -> bool:
     a = cluster.arrays
     if row >= len(a.free_cpu) or a.free_cpu[row] < request.cpu or a.free_ram[row] < request.memory:
         return False

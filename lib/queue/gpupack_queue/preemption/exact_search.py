@@ -8,6 +8,7 @@ candidates are taken until they suffice, and each of them that is not needed is 
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gpupack_placement.request import Role
 from gpupack_placement.serving import view_for
 from gpupack_queue.preemption.additional_victims import AdditionalVictims
 from gpupack_queue.preemption.candidate_sets import CandidateSets, Subset
@@ -46,12 +47,13 @@ class ExactSearch:
 
         Args:
             candidates: the elements of the sets.
-            row: where they have to make space; None: anywhere.
+            row: where they have to make space for the only worker; None: anywhere.
             freed: what each of them freed there.
             below: a set that is known to suffice; only cheaper ones are returned.
         """
         plans, best = 0, below
-        sets = self.sets(candidates, row, freed, workers=1, may_grow=self._may_preempt)
+        role = self._check.gang.roles[0]
+        sets = self.sets(candidates, row, freed, role, workers=1, may_grow=self._may_preempt)
         for number, subset in enumerate(sets.cheapest_first()):
             if plans >= MAX_PLANS or number >= MAX_STEPS:
                 found = self._find_sufficient(candidates)
@@ -83,17 +85,18 @@ class ExactSearch:
         candidates: Sequence[Candidate],
         row: int | None,
         freed: Sequence[int],
+        role: Role,
         *,
         workers: int,
         may_grow: Callable[[Subset], bool] = bool,
     ) -> CandidateSets:
-        """Return the sets that free enough for this many workers on the row.
+        """Return the sets that free enough for this many workers of a role on the row.
 
         What is free on the row already counts. Without a row every set qualifies.
         """
         if row is None:
             return CandidateSets(candidates, [0] * len(candidates), 0, may_grow)
-        request = self._check.gang.request
+        request = role.request
         free = int(view_for(self._check.cluster, request).free_gpu_milli[row])
         missing = workers * request.milli - free
         return CandidateSets(candidates, freed, missing, may_grow)

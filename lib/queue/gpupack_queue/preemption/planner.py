@@ -9,7 +9,7 @@ from typing import Final
 
 from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement.cluster import Cluster
-from gpupack_queue.charge import Charge
+from gpupack_queue.charge import Charge, permitted_models
 from gpupack_queue.decisions import Preempt, Victim
 from gpupack_queue.job import Job, RunningJob
 from gpupack_queue.pending.pending_jobs import PendingJob
@@ -237,7 +237,9 @@ class PreemptionPlanner:
             self._planner.forget()
 
     def _policy(self, job: Job, *, may_preempt_own: bool) -> PreemptionPolicy:
-        keys = frozenset(self._state.quota.keys.allowed(self._session.cluster, job.gang.request))
+        keys = frozenset(
+            self._state.quota.keys.allowed(self._session.cluster, permitted_models(job.gang))
+        )
         return PreemptionPolicy(self._state.quota, job, keys, may_preempt_own=may_preempt_own)
 
     def _preemption(

@@ -12,6 +12,8 @@ import numpy as np
 
 from gpupack_placement.cluster import Cluster
 from gpupack_placement.feasibility import worker_slots
+from gpupack_placement.gang import has_slots
+from gpupack_placement.request import Role
 from gpupack_queue.charge import Charge
 from gpupack_queue.job import Places
 from gpupack_queue.preemption.policies import PreemptionPolicy
@@ -86,18 +88,23 @@ class VictimCheck:
 
     def may_fit(self) -> bool:
         """Tell whether all workers can fit; necessary, not sufficient."""
-        gang = self.gang
-        slots = worker_slots(self.cluster, gang.request)
-        return int(np.minimum(slots, gang.workers).sum()) >= gang.workers
+        return has_slots(self.cluster, self.gang)
 
-    def fits_without(self, victims: Sequence[Candidate], row: int, *, workers: int) -> bool:
-        """Tell whether this many workers fit on the row without the victims."""
+    def fits_without(
+        self, victims: Sequence[Candidate], row: int, role: Role, *, workers: int
+    ) -> bool:
+        """Tell whether this many workers of a role fit on the row without the victims."""
         with self.without(victims):
-            return self.slots(row) >= workers
+            return self.slots(row, role) >= workers
 
-    def slots(self, row: int) -> int:
-        """Return how many workers fit on the row."""
-        return int(worker_slots(self.cluster, self.gang.request)[row])
+    def slots(self, row: int, role: Role) -> int:
+        """Return how many workers of a role fit on the row."""
+        return int(worker_slots(self.cluster, role.request)[row])
+
+    def is_short(self, role: Role) -> bool:
+        """Tell whether a role does not fit even without the other roles."""
+        slots = worker_slots(self.cluster, role.request)
+        return int(np.minimum(slots, role.workers).sum()) < role.workers
 
     @contextmanager
     def without(self, victims: Sequence[Candidate]) -> Iterator[None]:

@@ -22,6 +22,7 @@ from typing import Final
 
 from gpupack_placement.cluster import Cluster
 from gpupack_placement.feasibility import worker_slots
+from gpupack_placement.request import Role
 from gpupack_queue.preemption.additional_victims import AdditionalVictims
 from gpupack_queue.preemption.exact_search import ExactSearch
 from gpupack_queue.preemption.policies import PreemptionPolicy
@@ -46,8 +47,8 @@ They may need fewer GPUs or jobs.
 _FIRST_ROWS: Final = 8
 """The number of nodes that are emptied first, to see if the job fits without all candidates."""
 
-_RowsByCost = list[tuple[float, int]]
-"""Rows, each with a lower bound of the cost there, the cheapest first."""
+_RowsByCost = list[tuple[float, int, int]]
+"""A lower bound of the cost of a row, the row, and the number of a role, the cheapest first."""
 
 
 class VictimSearch:
@@ -65,7 +66,7 @@ class VictimSearch:
         self._check = VictimCheck(cluster, planner, policy)
         self._additional = AdditionalVictims(policy, candidates)
         self._exact = ExactSearch(self._check, policy, self._additional)
-        self._bounds = Bounds(cluster, self._job.gang, candidates)
+        self._bounds = [Bounds(cluster, r, candidates) for r in self._job.gang.limited_roles]
 
     def run(self, *, quota_only: bool) -> VictimSet | None:
         """Return the cheapest set, or a set that was found; None: no set was found.
@@ -101,7 +102,7 @@ class VictimSearch:
             no_victims = InsufficientVictims((), self._check.placements())
             best = self._exact.with_additional_victims(no_victims, known) or known
             return self._exact.find_cheapest(self._candidates[:first], below=best) or best
-        rows = self._bounds.feasible_rows(first)
+        rows = self._feasible_rows(first)
         useful = self._useful_candidates(rows, first)
         if useful is None:
             return None
@@ -116,6 +117,16 @@ class VictimSearch:
         found = self._for_gang(rows, first)
         return found if found is None or is_cheaper(found.victims, known) else None
 
+    def _feasible_rows(self, first: int) -> _RowsByCost:
+        """Return the rows where a worker of a role may fit without the first candidates."""
+        rows: _RowsByCost = []
+        for number, bounds in enumerate(self._bounds):
+            of_role = bounds.feasible_rows(first)
+            if of_role is None:
+                return []
+            rows += [(least, row, number) for least, row in of_role]
+        return sorted(rows)
+
     def _useful_candidates(self, by_cost: _RowsByCost, first: int) -> set[int] | None:
         """Return candidates on rows where a worker fits if all end, or more than a few of them.
 
@@ -127,17 +138,16 @@ class VictimSearch:
         fits, emptied = False, 0
         while emptied < len(by_cost) and not (fits and len(useful) > _MAX_EXACT):
             following = max(_FIRST_ROWS, 2 * emptied)
-            rows = [row for _, row in by_cost[emptied:following]]
+            rows = [(row, self._bounds[n]) for _, row, n in by_cost[emptied:following]]
             for of in {
-                of for row in rows for of in self._bounds.candidates_on(row, first)
+                of for row, bounds in rows for of in bounds.candidates_on(row, first)
             } - removed:
                 removed.add(of)
                 for placement in self._candidates[of].running.placements:
                     empty.assume_free(placement)
-            slots = worker_slots(empty, self._job.gang.request)
-            for row in rows:
-                if slots[row]:
-                    useful.update(self._bounds.candidates_on(row, first))
+            for row, bounds in rows:
+                if worker_slots(empty, bounds.role.request)[row]:
+                    useful.update(bounds.candidates_on(row, first))
             fits = fits or self._plan(empty, self._job) is not None
             emptied = following
         return useful if fits else None
@@ -146,20 +156,21 @@ class VictimSearch:
         self, rows: _RowsByCost, first: int, known: VictimSet | None
     ) -> VictimSet | None:
         best, ties = known, 0
-        for bound, row in rows:
+        (bounds,) = self._bounds
+        for bound, row, _ in rows:
             most = (inf, 0, 0) if best is None else cost_of(best.victims)
             if bound > most[0] or ties >= _MAX_TIES:
                 break
-            if self._bounds.cost(row, bound) >= most:
+            if bounds.cost(row, bound) >= most:
                 continue
             ties += bound == most[0]
-            numbers = self._bounds.candidates_on(row, first)
+            numbers = bounds.candidates_on(row, first)
             local = [self._candidates[of] for of in numbers]
-            freed = self._bounds.freed_on(row, numbers)
+            freed = bounds.freed_on(row, numbers)
             losable = self._policy.max_preemptible([one.running for one in local], freed)
-            if losable < self._bounds.missing(row):
+            if losable < bounds.missing(row):
                 continue
-            if self._check.fits_without(local, row, workers=1):
+            if self._check.fits_without(local, row, bounds.role, workers=1):
                 best = self._exact.find_cheapest(local, row=row, freed=freed, below=best) or best
         return best
 
@@ -168,9 +179,10 @@ class VictimSearch:
         chosen: dict[int, Candidate] = {}
         found: VictimSet | None = None
         while rows and found is None:
-            _, row = rows.pop(0)
-            local = [of for of in self._bounds.candidates_on(row, first) if of not in chosen]
-            step = {of: self._candidates[of] for of in self._for_one_more_worker(row, local)}
+            _, row, number = rows.pop(self._next(rows))
+            bounds = self._bounds[number]
+            local = [of for of in bounds.candidates_on(row, first) if of not in chosen]
+            step = {of: self._candidates[of] for of in self._for_one_more(bounds, row, local)}
             running = [one.running for one in (*chosen.values(), *step.values())]
             if not step or not self._policy.may_preempt_together(running):
                 continue
@@ -181,38 +193,51 @@ class VictimSearch:
             found = result if isinstance(result, VictimSet) else self._additional.find(result)
             rest = [of for of in local if of not in chosen]
             if rest:
-                insort(rows, (self._bounds.lower_bound(row, rest, self._check.cluster), row))
+                insort(rows, (bounds.lower_bound(row, rest, self._check.cluster), row, number))
         for one in chosen.values():
             self._check.restore(one)
         return None if found is None else self._check.spare_unneeded(found)
 
-    def _for_one_more_worker(self, row: int, local: Sequence[int]) -> tuple[int, ...]:
+    def _next(self, rows: _RowsByCost) -> int:
+        """Return the position of the cheapest row for a role that lacks space even alone.
+
+        If no role does, it is the cheapest row of all.
+        """
+        if len(self._bounds) == 1:
+            return 0
+        short = {n for n, bounds in enumerate(self._bounds) if self._check.is_short(bounds.role)}
+        return next((at for at, (_, _, number) in enumerate(rows) if number in short), 0)
+
+    def _for_one_more(self, bounds: Bounds, row: int, local: Sequence[int]) -> tuple[int, ...]:
         """Return the cheapest of these that make space for one more worker on the row.
 
         Of many candidates the result is a small set, not the cheapest.
         """
-        workers = self._check.slots(row) + 1
+        role = bounds.role
+        workers = self._check.slots(row, role) + 1
         candidates = [self._candidates[of] for of in local]
-        if not candidates or not self._check.fits_without(candidates, row, workers=workers):
+        if not candidates or not self._check.fits_without(candidates, row, role, workers=workers):
             return ()
         number = {id(self._candidates[of]): of for of in local}
         if len(local) > _MAX_EXACT:
-            chosen: Iterable[Candidate] = self._without_unneeded(row, candidates, workers)
+            chosen: Iterable[Candidate] = self._without_unneeded(row, role, candidates, workers)
         else:
             sets = self._exact.sets(
-                candidates, row, self._bounds.freed_on(row, local), workers=workers
+                candidates, row, bounds.freed_on(row, local), role, workers=workers
             )
             each = (one for one in sets.cheapest_first() if one is not None)
-            chosen = next(s for s in each if self._check.fits_without(s, row, workers=workers))
+            chosen = next(
+                s for s in each if self._check.fits_without(s, row, role, workers=workers)
+            )
         return tuple(number[id(one)] for one in chosen)
 
     def _without_unneeded(
-        self, row: int, local: Sequence[Candidate], workers: int
+        self, row: int, role: Role, local: Sequence[Candidate], workers: int
     ) -> Sequence[Candidate]:
         """Return the candidates without those, the dearest first, that need not end."""
         chosen = list(local)
         for one in sorted(local, key=cost_key, reverse=True):
             fewer = [other for other in chosen if other is not one]
-            if self._check.fits_without(fewer, row, workers=workers):
+            if self._check.fits_without(fewer, row, role, workers=workers):
                 chosen = fewer
         return chosen

@@ -2,8 +2,8 @@
 """The places of a job within its quota.
 
 The policy's first choice is taken if the quota allows it. Otherwise the job is planned again on the
-GPUs of one key after another. Gangs on GPUs of several keys, each allowed by the quota in part, are
-not searched for.
+GPUs of one key after another: all roles that permit it. Gangs on GPUs of several keys, each allowed
+by the quota in part, are not searched for.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,14 @@ from gpupack_devices.models import common_model, may_match
 from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement.cluster import Cluster
 from gpupack_placement.request import Gang, Request
-from gpupack_queue.charge import Charge, ModelKey, min_charge
+from gpupack_queue.charge import (
+    Charge,
+    ModelKey,
+    Models,
+    min_charge,
+    min_charge_by_models,
+    permitted_models,
+)
 from gpupack_queue.job import Job, Places, Tenant
 from gpupack_queue.planning import Planner
 from gpupack_queue.quotas.quota import Quotas
@@ -28,9 +35,9 @@ class QuotaPlanner:
 
     def __init__(self, quota: QuotaUsage, plan: Planner) -> None:
         self._quota, self.plan = quota, plan
-        self._left: dict[tuple[Tenant, tuple[str, ...]], float] = {}
+        self._left: dict[tuple[Tenant, Models], float] = {}
         self._no_usage = Usage(quota.tree)
-        self._unused: dict[tuple[Tenant, tuple[str, ...]], Mapping[ModelKey, float]] = {}
+        self._unused: dict[tuple[Tenant, Models], Mapping[ModelKey, float]] = {}
 
     def place(self, cluster: Cluster, job: Job) -> tuple[Places, Charge] | None:
         """Return places and what they count; None: nowhere, or not within the quota."""
@@ -58,14 +65,12 @@ class QuotaPlanner:
 
         The answer is cached until `forget`.
         """
-        needed = min_charge(job.gang)
-        if not self._quota.has_limits or not needed:
+        if not self._quota.has_limits or not min_charge(job.gang):
             return True
-        key = job.tenant, job.gang.request.models
-        left = self._left.get(key)
-        if left is None:
-            left = self._left[key] = self._left_of(cluster, job)
-        return left >= needed
+        return all(
+            self._left_of(cluster, job, models) >= needed
+            for models, needed in min_charge_by_models(job.gang).items()
+        )
 
     def left_on_any_model(self, cluster: Cluster, job: Job) -> float:
         """Return how much more the quota allows of permitted models, with enough GPUs of them.
@@ -74,44 +79,51 @@ class QuotaPlanner:
         """
         if not self._quota.has_limits:
             return inf
-        keys = self._quota.keys.possible(cluster, job.gang.request)
+        keys = self._quota.keys.possible(cluster, permitted_models(job.gang))
         return self._sum_left(job, keys)
 
     def max_charge(self, cluster: Cluster, tenant: Tenant, gang: Gang) -> float:
         """Return how much its quota would allow of permitted models if no other job ran."""
         if not self._quota.has_limits:
             return inf
-        unused = self._unused_by_key(cluster, tenant, gang)
+        unused = self._unused_by_key(cluster, tenant, permitted_models(gang))
         return sum(unused.values()) if unused else inf
 
     def usable_gang(self, cluster: Cluster, tenant: Tenant, gang: Gang) -> Gang | None:
         """Return the gang on models of which the quota can allow a GPU, or one such share.
 
-        None: it can allow none of any permitted model. It is the gang itself if it can allow all.
+        None: for a role it can allow none of any permitted model. It is the gang itself if it can
+        allow all.
         """
-        request = gang.request
+        requests = [self._usable_request(cluster, tenant, request) for request in gang.requests]
+        usable = [request for request in requests if request is not None]
+        if len(usable) < len(requests):
+            return None
+        pairs = zip(usable, gang.requests, strict=True)
+        return gang if all(one is other for one, other in pairs) else gang.with_requests(usable)
+
+    def _usable_request(self, cluster: Cluster, tenant: Tenant, request: Request) -> Request | None:
         if not self._quota.has_limits or request.slices is not None:
-            return gang
-        unused = self._unused_by_key(cluster, tenant, gang)
+            return request
+        unused = self._unused_by_key(cluster, tenant, request.models)
         least = min(request.milli, WHOLE_GPU)
         keys = [key for key, milli in unused.items() if milli >= least]
         if len(keys) == len(unused):
-            return gang
+            return request
         models = [model for key in keys for model in self._quota.keys.models_of(cluster, key)]
         usable = common_models(request.models, tuple(models))
-        return replace(gang, request=replace(request, models=usable)) if usable else None
+        return replace(request, models=usable) if usable else None
 
     def _unused_by_key(
-        self, cluster: Cluster, tenant: Tenant, gang: Gang
+        self, cluster: Cluster, tenant: Tenant, models: Models
     ) -> Mapping[ModelKey, float]:
         """Return by permitted key what the quota would allow if no other job ran."""
-        models = tenant, gang.request.models
-        known = self._unused.get(models)
+        known = self._unused.get((tenant, models))
         if known is None:
-            leaf, keys = self.tree.tenant(tenant), self._quota.keys.allowed(cluster, gang.request)
+            leaf, keys = self.tree.tenant(tenant), self._quota.keys.allowed(cluster, models)
             available = self._no_usage.available
             known = {key: max(available(leaf, key), 0) for key in keys}
-            self._unused[models] = known
+            self._unused[tenant, models] = known
         return known
 
     @property
@@ -128,35 +140,44 @@ class QuotaPlanner:
         """Forget cached answers after a change of the quota usage or of the cluster's models."""
         self._left.clear()
 
-    def _left_of(self, cluster: Cluster, job: Job) -> float:
-        """Return what the quota leaves of the keys of all permitted models."""
-        keys = self._quota.keys.allowed(cluster, job.gang.request)
-        return self._sum_left(job, keys) if keys else inf
+    def _left_of(self, cluster: Cluster, job: Job, models: Models) -> float:
+        """Return what the quota leaves of the keys of all these models."""
+        left = self._left.get((job.tenant, models))
+        if left is None:
+            keys = self._quota.keys.allowed(cluster, models)
+            left = self._left[job.tenant, models] = self._sum_left(job, keys) if keys else inf
+        return left
 
     def _sum_left(self, job: Job, keys: tuple[ModelKey, ...]) -> float:
         leaf, usage = self._quota.tree.tenant(job.tenant), self._quota.usage
         return sum(max(usage.available(leaf, key), 0) for key in keys)
 
     def _on_one_key(self, cluster: Cluster, job: Job) -> Iterator[tuple[Places, Charge]]:
-        quota, request = self._quota, job.gang.request
-        keys = quota.keys.allowed(cluster, request)
-        if job.model_fallback_seconds is not None and request.models:
-            keys = tuple(sorted(keys, key=lambda key: self._preference(cluster, request, key)))
+        quota, gang = self._quota, job.gang
+        keys = quota.keys.allowed(cluster, permitted_models(gang))
+        if job.model_fallback_seconds is not None and permitted_models(gang):
+            keys = tuple(sorted(keys, key=lambda key: self._preference(cluster, gang, key)))
         for key in keys if len(keys) > 1 else ():
-            models = common_models(request.models, quota.keys.models_of(cluster, key))
-            requested = replace(job.gang, request=replace(request, models=models))
-            places = self.plan(cluster, replace(job, gang=requested))
+            models = quota.keys.models_of(cluster, key)
+            requests = [_on_models(request, models) for request in gang.requests]
+            places = self.plan(cluster, replace(job, gang=gang.with_requests(requests)))
             if places is not None:
                 yield places, quota.charge(cluster, places)
 
-    def _preference(self, cluster: Cluster, request: Request, key: ModelKey) -> int:
+    def _preference(self, cluster: Cluster, gang: Gang, key: ModelKey) -> int:
         """Return the number of the first requested model that GPUs of the key can match."""
         models = self._quota.keys.models_of(cluster, key)
         return next(
             number
-            for number, requested in enumerate(request.models)
+            for number, requested in enumerate(permitted_models(gang))
             if any(may_match(requested, model) for model in models)
         )
+
+
+def _on_models(request: Request, models: Models) -> Request:
+    """Return the request for these models only, if it permits any of them."""
+    common = common_models(request.models, models)
+    return replace(request, models=common) if common and request.needs_gpu else request
 
 
 def common_models(requested: tuple[str, ...], models: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,7 +12,17 @@ from copy import copy
 
 from gpupack_placement.cluster import Cluster
 from gpupack_placement.placement import Placement
-from gpupack_queue.charge import NO_CHARGE, Charge, ModelKey, ModelKeys
+from gpupack_placement.request import Gang
+from gpupack_queue.charge import (
+    NO_CHARGE,
+    Charge,
+    ModelKey,
+    ModelKeys,
+    Models,
+    min_charge,
+    min_charge_by_models,
+    permitted_models,
+)
 from gpupack_queue.job import Tenant
 from gpupack_queue.quotas.quota import Quotas
 from gpupack_queue.quotas.tree import NodeId, Tree
@@ -97,6 +107,18 @@ class QuotaUsage:
     def fits_with_victims(self, tenant: Tenant, charge: Charge) -> bool:
         """Tell whether the tenant may hold this much more while victims still hold their GPUs."""
         return not self.has_limits or self.held.fits(tenant, charge)
+
+    def scarce_models(self, cluster: Cluster, tenant: Tenant, gang: Gang) -> tuple[Models, int]:
+        """Return the models of the roles of which too little is left, and what they request.
+
+        The models of all roles are returned if enough is left of each.
+        """
+        leaf = self.tree.tenant(tenant)
+        for models, needed in min_charge_by_models(gang).items():
+            keys = self.keys.allowed(cluster, models)
+            if sum(max(self.usage.available(leaf, key), 0) for key in keys) < needed:
+                return models, needed
+        return permitted_models(gang), min_charge(gang)
 
     def effective_usage(self, running: RunningJobs) -> Usage | None:
         """Return the usage that decides the order, current and past; None: shares do not count."""

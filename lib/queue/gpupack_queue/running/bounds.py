@@ -12,17 +12,24 @@ import numpy as np
 from gpupack_placement.arrays import FloatArray, IntArray
 from gpupack_placement.cluster import NO_ROW, Cluster
 from gpupack_placement.feasibility import usable, worker_slots
-from gpupack_placement.request import Gang
+from gpupack_placement.request import Gang, Role
 from gpupack_placement.serving import view_for
 from gpupack_queue.running.candidates import Candidates, Cost
 
 
-class Bounds:
-    """Bounds for one gang in one cluster; the cluster must not change while they are used."""
+def free_milli(cluster: Cluster, gang: Gang) -> int:
+    """Return the free milli-GPU of the GPUs that serve the gang, whatever their model."""
+    roles = [role.request for role in gang.roles if role.request.milli] or gang.requests
+    by_resource = {request.resource: view_for(cluster, request) for request in roles}
+    return sum(int(view.free_gpu_milli.sum()) for view in by_resource.values())
 
-    def __init__(self, cluster: Cluster, gang: Gang, candidates: Candidates) -> None:
-        self._cluster, self._gang, self._lost = cluster, gang, candidates.lost
-        self._free = view_for(cluster, gang.request).free_gpu_milli
+
+class Bounds:
+    """Bounds for one role in one cluster; the cluster must not change while they are used."""
+
+    def __init__(self, cluster: Cluster, role: Role, candidates: Candidates) -> None:
+        self._cluster, self.role, self._lost = cluster, role, candidates.lost
+        self._free = view_for(cluster, role.request).free_gpu_milli
         rows = candidates.rows(cluster)
         by_row = np.lexsort((candidates.parts.candidate, rows))
         by_row = by_row[rows[by_row] != NO_ROW]
@@ -34,17 +41,17 @@ class Bounds:
         self._largest = np.zeros(len(cluster.arrays.gpus), np.int64)
         np.maximum.at(self._largest, self._row, self._milli)
 
-    def feasible_rows(self, first: int) -> list[tuple[float, int]]:
+    def feasible_rows(self, first: int) -> list[tuple[float, int]] | None:
         """Return the rows where a worker could fit if all of the first candidates ended.
 
         Each row comes with a lower bound of the cost for one worker there, the cheapest row first.
-        The list is empty if not all workers could fit then.
+        None: not all workers could fit then.
         """
         among = self._candidate < first
         workers, here = self._workers(among)
-        slots = np.where(here, workers, worker_slots(self._cluster, self._gang.request))
-        if int(np.minimum(slots, self._max_per_node).sum()) < self._gang.workers:
-            return []
+        slots = np.where(here, workers, worker_slots(self._cluster, self.role.request))
+        if int(np.minimum(slots, self.role.max_per_node).sum()) < self.role.workers:
+            return None
         at = among & (here & (workers > 0))[self._row]
         rows, least = self._lower_bounds(np.flatnonzero(at), self._free)
         return sorted(zip(least.tolist(), rows.tolist(), strict=True))
@@ -67,7 +74,7 @@ class Bounds:
         """
         on = self._on(row)
         parts = np.arange(on.start, on.stop)[np.isin(self._candidate[on], list(rest))]
-        free = view_for(cluster, self._gang.request).free_gpu_milli
+        free = view_for(cluster, self.role.request).free_gpu_milli
         return float(self._lower_bounds(parts, free)[1][0])
 
     def cost(self, row: int, least: float) -> Cost:
@@ -80,20 +87,15 @@ class Bounds:
 
     def missing(self, row: int) -> int:
         """Return the milli-GPU that one more worker lacks on the row."""
-        return self._gang.request.milli - int(self._free[row])
+        return self.role.request.milli - int(self._free[row])
 
     def _on(self, row: int) -> slice:
         return slice(self._starts[row], self._starts[row + 1])
 
-    @property
-    def _max_per_node(self) -> int:
-        """Return the maximum number of workers on one node."""
-        return 1 if self._gang.spread.one_worker_per_node else self._gang.workers
-
     def _workers(self, among: np.ndarray) -> tuple[IntArray, np.ndarray]:
         """Return by row how many workers fit if these parts were free, and which rows have some."""
-        a, request, rows = self._cluster.arrays, self._gang.request, self._row[among]
-        workers = np.where(usable(self._cluster, request), self._max_per_node, 0)
+        a, request, rows = self._cluster.arrays, self.role.request, self._row[among]
+        workers = np.where(usable(self._cluster, request), self.role.max_per_node, 0)
         for requested, free, freed in (
             (request.milli, self._free, self._milli),
             (request.cpu, a.free_cpu, self._cpu),
@@ -117,7 +119,7 @@ class Bounds:
         rows, starts = np.unique(row, return_index=True)
         before = np.cumsum(milli) - milli
         before -= np.repeat(before[starts], np.diff([*starts, len(row)]))
-        taken = np.clip(self._gang.request.milli - free[row] - before, 0, milli)
+        taken = np.clip(self.role.request.milli - free[row] - before, 0, milli)
         share = np.divide(lost * taken, milli, out=np.zeros(len(row)), where=milli > 0)
         if not len(rows):
             return rows, share

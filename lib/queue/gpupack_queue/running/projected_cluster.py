@@ -17,7 +17,7 @@ from gpupack_placement.arrays import FloatArray, IntArray
 from gpupack_placement.cluster import NO_ROW, Cluster
 from gpupack_placement.errors import LedgerConflict
 from gpupack_placement.feasibility import usable, worker_slots
-from gpupack_placement.request import Gang
+from gpupack_placement.request import Gang, Role
 from gpupack_placement.serving import view_for
 from gpupack_queue.job import Job, JobId, Places, RunningJob, holder_name
 
@@ -122,23 +122,26 @@ class ProjectedCluster:
         rows = self.cluster.rows(ends.nodes)[ends.node]
         parts = np.flatnonzero(rows != NO_ROW)
         end, row = ends.end[parts], rows[parts]
-        workers, before = self._workers(gang, parts, row)
-        slots = worker_slots(self.cluster, gang.request)
-        now = int(np.minimum(slots, _max_per_node(gang)).sum())
-        more = np.bincount(end, workers - before, len(ends.times)).cumsum()
-        enough = np.flatnonzero(now + more >= gang.workers)
-        if not len(enough):
-            return None
-        first = int(enough[0])
-        hopeful = parts[workers > 0]
+        first, is_hopeful = 0, np.zeros(len(parts), np.bool_)
+        for role in gang.limited_roles:
+            workers, before = self._workers(role, parts, row)
+            slots = worker_slots(self.cluster, role.request)
+            now = int(np.minimum(slots, role.max_per_node).sum())
+            more = np.bincount(end, workers - before, len(ends.times)).cumsum()
+            enough = np.flatnonzero(now + more >= role.workers)
+            if not len(enough):
+                return None
+            first = max(first, int(enough[0]))
+            is_hopeful |= workers > 0
+        hopeful = parts[is_hopeful]
         return FeasibleEnds(np.maximum(ends.end[hopeful], first), ends.node[hopeful])
 
-    def _workers(self, gang: Gang, parts: IntArray, row: IntArray) -> tuple[IntArray, IntArray]:
+    def _workers(self, role: Role, parts: IntArray, row: IntArray) -> tuple[IntArray, IntArray]:
         """Return how many workers fit at most on the node after each end, and how many before."""
-        a, request, ends = self.cluster.arrays, gang.request, self._ends
+        a, request, ends = self.cluster.arrays, role.request, self._ends
         starts = np.flatnonzero(np.diff(row, prepend=-1))
         lengths = np.diff(starts, append=len(row))
-        workers = np.where(usable(self.cluster, request), _max_per_node(gang), 0)[row]
+        workers = np.where(usable(self.cluster, request), role.max_per_node, 0)[row]
         for requested, free, freed in (
             (request.milli, view_for(self.cluster, request).free_gpu_milli, ends.milli[parts]),
             (request.cpu, a.free_cpu, ends.cpu[parts]),
@@ -151,7 +154,7 @@ class ProjectedCluster:
         before = np.empty_like(workers)
         before[1:] = workers[:-1]
         slots = worker_slots(self.cluster, request)
-        before[starts] = np.minimum(slots[row[starts]], _max_per_node(gang))
+        before[starts] = np.minimum(slots[row[starts]], role.max_per_node)
         return workers, before
 
     def advance(self, nodes: Collection[int], *, after: int) -> list[int]:
@@ -241,11 +244,6 @@ class ProjectedCluster:
             for placement in ends.running[job].placements:
                 if placement.node == name:
                     book(placement)
-
-
-def _max_per_node(gang: Gang) -> int:
-    """Return the maximum number of workers on one node."""
-    return 1 if gang.spread.one_worker_per_node else gang.workers
 
 
 def adopt_job(cluster: Cluster, job: Job, placements: Places) -> None:

@@ -100,11 +100,11 @@ class BackfillReservation:
 
         The head may get these places, and leave its own to a later job.
         """
-        future, request = self.cluster_then, self.job.gang.request
+        future, gang = self.cluster_then, self.job.gang
         future.settle_at(released)
         rows = future.cluster.rows({place.node for place in released}).tolist()
         future.growths += any(
-            row != NO_ROW and may_fit_on_row(future.cluster, request, row) for row in rows
+            row != NO_ROW and may_fit_on_row(future.cluster, gang, row) for row in rows
         )
 
     def include_preemption(
@@ -173,8 +173,9 @@ class BackfillReservation:
 
 def is_free(cluster: Cluster, job: Job, placements: Places) -> bool:
     """Tell whether the job can start on exactly these places: free, and on healthy devices."""
-    rows = usable(cluster, job.gang.request)
-    for placement in placements:
+    roles = job.gang.role_of_each_worker()
+    for role, placement in zip(roles, placements, strict=False):
+        rows = usable(cluster, role.request)
         row, node = cluster.row(placement.node), cluster.node(placement.node)
         if row is None or node is None or not rows[row]:
             return False
@@ -202,7 +203,7 @@ def earliest_fit(future: ProjectedCluster, job: Job, plan: Planner) -> tuple[flo
     fails, plan_after, fitting_ends = 0, 1, 0
     for number in range(len(ends)):
         rows = future.advance(ends.nodes(number, number), after=ends.end(number))
-        fitting_ends += any(may_fit_on_row(future.cluster, job.gang.request, row) for row in rows)
+        fitting_ends += any(may_fit_on_row(future.cluster, job.gang, row) for row in rows)
         if fitting_ends < plan_after and number + 1 < len(ends):
             continue
         placements = plan(future.cluster, job) if fitting_ends else None

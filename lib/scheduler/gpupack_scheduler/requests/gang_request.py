@@ -75,7 +75,7 @@ def gang(spec: GpuJobSpec, pod: WorkerPod, observed: Collection[str], *, namespa
     _require_no_others(pod.spec, spec.resource_name, observed)
     try:
         request = _request(spec, pod, observed, namespace=namespace)
-        return Gang(spec.least, request, _spread(spec))
+        return Gang.of(spec.least, request, _spread(spec))
     except (QuantityInvalid, Invalid, ValueError, ArithmeticError) as error:
         raise RequestInvalid(f"spec cannot be planned: {error}") from error
 

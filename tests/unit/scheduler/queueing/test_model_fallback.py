@@ -70,7 +70,7 @@ def test_a_running_job_moves_only_to_models_that_it_uses(world):
     )
     world.decide()
     running = world.owner.queue.state.running.get("uid-train/1")
-    assert running.job.gang.request.models == ("H100",)
+    assert running.job.gang.roles[0].request.models == ("H100",)
     entry = {"reason": "fan", "drain": "Movable"}
     world.ledger.gpus.upsert(gpu_node("hop", gpus=2, maintenance=[entry]))
     world.decide()
@@ -92,7 +92,7 @@ def test_a_job_that_becomes_movable_keeps_its_order(world):
     world.decide()
     running = world.owner.queue.state.running.get("uid-train/1")
     assert running.job.movable
-    assert running.job.gang.request.models == ("H100",)
+    assert running.job.gang.roles[0].request.models == ("H100",)
 
 
 @pytest.mark.parametrize(

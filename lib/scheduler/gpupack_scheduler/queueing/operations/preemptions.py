@@ -9,6 +9,7 @@ reserved all the same: else a job that is submitted earlier would get what the v
 """
 
 import dataclasses
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Collection
@@ -35,7 +36,7 @@ from gpupack_scheduler.queueing.pending.request import (
 )
 from gpupack_scheduler.queueing.running import holders
 from gpupack_scheduler.requests.mismatch import mismatch
-from gpupack_scheduler.requests.needs import Needs
+from gpupack_scheduler.requests.needs import NO_NEEDS, Needs
 
 log = logging.getLogger(__name__)
 
@@ -202,10 +203,11 @@ class Preemptions:
     ) -> None:
         """Reserve the places that the preemptor's status shows since an earlier process."""
         gang = self._waiting[job].ask.gang
-        held = status.places(shown, tickets, Needs.of(gang.request))
+        of_gang = (Needs.of(role.request) for role in gang.role_of_each_worker())
+        held = status.places(shown, tickets, itertools.chain(of_gang, itertools.repeat(NO_NEEDS)))
         if len(held) != gang.workers or self.is_over(job, shown):
             return
-        if pod_uid(job) is not None and not self._is_possible(gang.request, held[0]):
+        if pod_uid(job) is not None and not self._is_possible(gang.roles[0].request, held[0]):
             return
         victims = status.victims(shown, job)
         if not all(status.leaves(victim, self._queue) for victim in victims):
@@ -226,7 +228,7 @@ class Preemptions:
         """
         job = job_id(attempt)
         victims = status.victims(written, job)
-        held = status.places(written, shown.tokens, shown.needs)
+        held = status.places(written, shown.tokens, itertools.repeat(shown.needs))
         if not held or not all(status.leaves(victim, self._queue) for victim in victims):
             return
         places = tuple(each.placement for each in held)

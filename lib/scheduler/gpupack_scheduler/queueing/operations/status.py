@@ -89,15 +89,15 @@ def victims(shown: PlacedPreemption, job: JobId) -> tuple[Victim, ...]:
 
 
 def places(
-    shown: PlacedPreemption, tickets: dict[str, int], needs: Needs
+    shown: PlacedPreemption, tickets: dict[str, int], needs: Iterable[Needs]
 ) -> tuple[Allocation, ...]:
-    """Return the workers' places of a shown preemption; their needs are not written there."""
+    """Return the workers' places of a shown preemption; `needs`: of each of them."""
     return tuple(
         Allocation(
-            claims.placement(placed.node, claims.believed(placed.devices), needs=needs),
+            claims.placement(placed.node, claims.believed(placed.devices), needs=of_worker),
             {} if placed.devices else tickets,
         )
-        for placed in by_worker(shown.placement)
+        for placed, of_worker in zip(by_worker(shown.placement), needs, strict=False)
     )
 
 

@@ -55,7 +55,7 @@ def ask_of(
     if not isinstance(pod.spec, GatedPodSpec):
         raise RequestInvalid("its rules about nodes are read when kube-scheduler asks")
     ask = pod_request.of_gated(pod, pod.spec, observed, max_priority=max_priority)
-    return GatedPodRequest(pod=pod, ask=ask, gang=Gang(1, ask.served()), limit=limit)
+    return GatedPodRequest(pod=pod, ask=ask, gang=Gang.of(1, ask.served()), limit=limit)
 
 
 def tickets_of(pod: objects.Pod, observed: Collection[str]) -> dict[str, int]:

@@ -244,10 +244,11 @@ class PendingRequests:
 def _kind(ask: QueueRequest) -> tuple[Gang, int]:
     """Return the request, and the number of requests that it becomes one after the other."""
     is_ordered = isinstance(ask, GangRequest) and ask.model_fallback_seconds is not None
-    return ask.gang, max(len(ask.gang.request.models), 1) if is_ordered else 1
+    return ask.gang, max(len(ask.gang.roles[0].request.models), 1) if is_ordered else 1
 
 
 def values(gang: Gang) -> int:
     """Return the number of tolerations and label values of a gang."""
-    selector, tolerations = gang.request.selector, len(gang.request.tolerations)
-    return tolerations + (selector.requirements if selector is not None else 0)
+    selectors = (request.selector for request in gang.requests)
+    requirements = sum(selector.requirements for selector in selectors if selector is not None)
+    return requirements + sum(len(request.tolerations) for request in gang.requests)

@@ -146,7 +146,7 @@ def waiting_pod(ask: PodRequest, limit: RunLimit | None = None) -> Job:
     """
     job = Job(
         id=pod_id(ask.uid),
-        gang=Gang(1, ask.served()),
+        gang=Gang.of(1, ask.served()),
         submitted=ask.created,
         tenant=Tenant(ask.namespace),
         priority=ask.priority,

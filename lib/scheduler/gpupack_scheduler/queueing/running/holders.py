@@ -21,7 +21,6 @@ from gpupack_placement import (
     Placement,
     Request,
     Share,
-    Spread,
 )
 from gpupack_queue import NO_USER, Job, JobId, Tenant
 from gpupack_scheduler.ledger.claims import Allocation, DeviceTokens, PodClaim
@@ -107,7 +106,7 @@ def gang_job(
         estimate=estimate,
         name=attempt.job,
         movable=is_read and shown is not None and shown.movable is not None,
-        extra_workers=shown.extra if shown and is_read and found.spread == Spread() else 0,
+        extra_workers=shown.extra if shown and is_read and not found.is_spread else 0,
         held_since=shown.held_since.timestamp() if shown and shown.held_since else None,
         grace_seconds=shown.grace if shown else 0.0,
         user=shown.user if shown else NO_USER,
@@ -166,4 +165,4 @@ def _gang(places: tuple[Placement, ...]) -> Gang:
     share = next((grant for grant in first.devices if grant.milli < WHOLE_GPU), None)
     size = Request(share=_asked(share)) if share else Request(gpus=len(first.devices))
     asked = dataclasses.replace(size, cpu=first.cpu, memory=first.memory, extended=first.extended)
-    return Gang(len(places), asked)
+    return Gang.of(len(places), asked)
