@@ -28,6 +28,7 @@ from gpupack_crds.gpujob import (
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.gpunode import GpuNodeSpec, GpuNodeStatus
 from gpupack_crds.gpuquota import GpuQuotaSpec
+from gpupack_crds.gpureservation import FIXED_RULE, GpuReservationSpec, GpuReservationStatus
 from gpupack_crds.quota import CohortStatus, QuotaStatus
 from gpupack_crds.schema import Schema, structural
 
@@ -83,6 +84,19 @@ COHORT_COLUMNS = (
     ("Parent", "string", ".spec.parent", "The cohort above it.", 0),
     *USE_COLUMNS,
     ("Problem", "string", ".status.problem", "Ignored part of the spec, and why.", 0),
+    ("Age", "date", ".metadata.creationTimestamp", "Age of the object.", 0),
+)
+
+RESERVATION_COLUMNS = (
+    ("Model", "string", ".spec.model", "GPU model.", 0),
+    ("GPUs", "string", ".status.gpus", "Reserved GPUs.", 0),
+    ("Phase", "string", ".status.phase", "Upcoming, Active, Ended or Refused.", 0),
+    ("From", "string", ".status.windowStart", "Start of the current or next window.", 0),
+    ("To", "string", ".status.windowEnd", "End of that window.", 0),
+    ("Used", "string", ".status.used", "GPUs of jobs that name the reservation.", 0),
+    ("Held", "string", ".status.held", "GPUs that are held for such jobs.", 0),
+    ("Missing", "string", ".status.missing", "GPUs of the window that are not there.", 0),
+    ("Recurrence", "string", ".spec.recurrence", "Rule by which the window is repeated.", 1),
     ("Age", "date", ".metadata.creationTimestamp", "Age of the object.", 0),
 )
 
@@ -145,6 +159,22 @@ def gpucohort() -> dict[str, Any]:
     return _crd("GPUCohort", "gc", scope="Cluster", schema=schema, columns=COHORT_COLUMNS)
 
 
+def gpureservation() -> dict[str, Any]:
+    """Return the CRD of GPUReservation."""
+    spec = structural(GpuReservationSpec)
+    spec["x-kubernetes-validations"] = [
+        rule.as_schema() for rule in (*GpuReservationSpec.rules, FIXED_RULE)
+    ]
+    schema = {
+        "type": "object",
+        "description": "GPUs that a namespace reserves from one time to another.",
+        "required": ["spec"],
+        "properties": _properties(spec, structural(GpuReservationStatus)),
+    }
+    columns = RESERVATION_COLUMNS
+    return _crd("GPUReservation", "gr", scope="Namespaced", schema=schema, columns=columns)
+
+
 def _properties(spec: Schema, status: Schema) -> Schema:
     return {
         "apiVersion": {"type": "string", "description": f"{names.API_VERSION}."},
@@ -202,6 +232,7 @@ def rendered() -> dict[str, str]:
             ("gpujobs", gpujob()),
             ("gpunodes", gpunode()),
             ("gpuquotas", gpuquota()),
+            ("gpureservations", gpureservation()),
         )
     }
 

@@ -367,6 +367,19 @@ class GpuJobSpec(Wire, frozen=True):
         ]
         | None
     ) = None
+    reservation: (
+        Annotated[
+            str,
+            described(
+                "Name of a GPUReservation of the namespace. In its window the job uses the GPUs "
+                "that are reserved; at other times it waits like others. Default: none.",
+                min_length=1,
+                max_length=253,
+                pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+            ),
+        ]
+        | None
+    ) = None
     priority: Annotated[
         int,
         described(
@@ -704,6 +717,7 @@ FIXED_FIELDS = (
     "interconnect",
     "spread",
     "policy",
+    "reservation",
     "priorityClassName",
     "failurePolicy",
 )

@@ -163,6 +163,7 @@ PreemptionReason = Literal[
     "Consolidation",
     "GpuFailed",
     "Revised",
+    "TimeWindow",
 ]
 
 PREEMPTION_TEXTS: Final[dict[PreemptionReason, str]] = {
@@ -175,6 +176,7 @@ PREEMPTION_TEXTS: Final[dict[PreemptionReason, str]] = {
     "GpuFailed": "because a GPU failed on node",
     "Consolidation": "for which free GPUs are brought together",
     "Revised": "which restarts with a higher revision",
+    "TimeWindow": "whose time window needs the GPUs",
 }
 """Reason of a preemption, as text that follows the name of the preemptor or of the node."""
 

@@ -9,6 +9,7 @@ from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.gpunode import GpuNodeSpec, GpuNodeStatus
 from gpupack_crds.gpuquota import GpuQuotaSpec
+from gpupack_crds.gpureservation import GpuReservationSpec, GpuReservationStatus
 from gpupack_crds.quota import CohortStatus, QuotaStatus
 from gpupack_kubeclient import objects
 from gpupack_kubeclient.node_owner import node_uid
@@ -50,10 +51,18 @@ class GpuCohort(objects.Object, frozen=True):
     status: CohortStatus = CohortStatus()
 
 
+class GpuReservation(objects.Object, frozen=True):
+    """A GPUReservation as the API server holds it."""
+
+    spec: GpuReservationSpec = GpuReservationSpec()
+    status: GpuReservationStatus = GpuReservationStatus()
+
+
 GPUJOBS = Resource(names.API_PREFIX, "gpujobs", GpuJob)
 GPUNODES = Resource(names.API_PREFIX, "gpunodes", GpuNode)
 GPUQUOTAS = Resource(names.API_PREFIX, "gpuquotas", GpuQuota)
 GPUCOHORTS = Resource(names.API_PREFIX, "gpucohorts", GpuCohort)
+GPURESERVATIONS = Resource(names.API_PREFIX, "gpureservations", GpuReservation)
 
 
 def owner_reference(name: str, uid: str) -> objects.Json:

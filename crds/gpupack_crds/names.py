@@ -52,6 +52,8 @@ CREATED_BY_ANNOTATION: Final = f"{GROUP}/created-by"
 
 The API server writes it at admission, and refuses another value.
 """
+RESERVATION_ANNOTATION: Final = f"{GROUP}/reservation"
+"""Annotation of a standalone pod: the GPUReservation of its namespace whose GPUs it may use."""
 RERUN_OF_ANNOTATION: Final = f"{GROUP}/rerun-of"
 """Annotation of a GPUJob that is a rerun: name of the job that had ended."""
 RERUN_INCOMPLETE_ANNOTATION: Final = f"{GROUP}/rerun-incomplete"

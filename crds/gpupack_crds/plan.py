@@ -123,13 +123,13 @@ class JobName(Wire, frozen=True):
 
 
 class Stop(Wire, frozen=True):
-    """An attempt that has to end for a standalone pod, whose annotation names it.
+    """An attempt that has to end for a standalone pod, whose annotation names it, or for a window.
 
     Attributes:
         attempt: UID/NUMBER, or UID/NUMBER+WORKER for one extra worker.
         reason: reason of the preemption.
-        namespace: namespace of the pod.
-        pod: name of the pod.
+        namespace: namespace of the pod or of the reservation.
+        pod: name of the pod or of the reservation.
     """
 
     attempt: str

@@ -25,8 +25,14 @@ def schema_of(crd):
 
 KINDS = pytest.mark.parametrize(
     "crd",
-    [generate.gpujob(), generate.gpunode(), generate.gpuquota(), generate.gpucohort()],
-    ids=["gpujob", "gpunode", "gpuquota", "gpucohort"],
+    [
+        generate.gpujob(),
+        generate.gpunode(),
+        generate.gpuquota(),
+        generate.gpucohort(),
+        generate.gpureservation(),
+    ],
+    ids=["gpujob", "gpunode", "gpuquota", "gpucohort", "gpureservation"],
 )
 
 
@@ -88,4 +94,4 @@ def test_every_rule_tells_the_user_what_to_do():
 
 def test_the_crds_are_yaml_of_their_kinds():
     kinds = [yaml.safe_load(text)["spec"]["names"]["kind"] for text in generate.rendered().values()]
-    assert kinds == ["GPUCohort", "GPUJob", "GPUNode", "GPUQuota"]
+    assert kinds == ["GPUCohort", "GPUJob", "GPUNode", "GPUQuota", "GPUReservation"]
