@@ -15,6 +15,7 @@ from gpupack_queue.decisions import (
     Decisions,
     Move,
     Preempt,
+    PreemptForWindow,
     PreemptionReason,
     Statement,
     Victim,
@@ -26,6 +27,7 @@ from gpupack_queue.job import (
     NO_USER,
     Job,
     JobId,
+    ReservationId,
     RunningJob,
     Tenant,
     User,
@@ -66,6 +68,8 @@ from gpupack_queue.start import (
     latest_start,
 )
 from gpupack_queue.what_if import PredictedStart, WhatIf
+from gpupack_queue.window import Window
+from gpupack_queue.windows.report import WindowReport
 
 __all__ = [
     "ANY",
@@ -99,11 +103,13 @@ __all__ = [
     "Planner",
     "PredictedStart",
     "Preempt",
+    "PreemptForWindow",
     "PreemptionReason",
     "PreemptionRules",
     "Queue",
     "Quota",
     "Quotas",
+    "ReservationId",
     "Rules",
     "RunningJob",
     "Start",
@@ -118,6 +124,8 @@ __all__ = [
     "WaitReason",
     "WhatIf",
     "WhenReleased",
+    "Window",
+    "WindowReport",
     "common_name",
     "extra_worker",
     "holder_name",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpupack_placement.placement import Placement
-from gpupack_queue.job import JobId
+from gpupack_queue.job import JobId, ReservationId
 
 
 class PreemptionReason(StrEnum):
@@ -22,6 +22,8 @@ class PreemptionReason(StrEnum):
     """It holds devices that are to be drained. It is its own preemptor."""
     CONSOLIDATION = "Consolidation"
     """It is moved, so that free GPUs come together for another job."""
+    TIME_WINDOW = "TimeWindow"
+    """It holds GPUs that a time-window reservation needs."""
     REVISED = "Revised"
     """It restarts with a higher revision of its spec. It is its own preemptor."""
 
@@ -55,6 +57,14 @@ class Preempt:
     def in_place(self) -> bool:
         """Tell whether the job restarts where it is."""
         return {victim.reason for victim in self.victims} == {PreemptionReason.REVISED}
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptForWindow:
+    """The preemption of the victims, whose end frees GPUs for a time-window reservation."""
+
+    reservation: ReservationId
+    victims: tuple[Victim, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +116,10 @@ class Statement:
     preemptions: tuple[Preempt, ...] = ()
     moves: tuple[Move, ...] = ()
     consolidations: tuple[Consolidate, ...] = ()
+    for_windows: tuple[PreemptForWindow, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.preemptions or self.moves or self.consolidations)
+        return bool(self.preemptions or self.moves or self.consolidations or self.for_windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +137,12 @@ class Decisions:
     consolidations: tuple[Consolidate, ...] = ()
     due_at: float | None = None
     complete: bool = True
+    for_windows: tuple[PreemptForWindow, ...] = ()
 
     @property
     def statement(self) -> Statement:
         """Return what is carried out as a whole, or not at all."""
-        return Statement(self.preemptions, self.moves, self.consolidations)
+        return Statement(self.preemptions, self.moves, self.consolidations, self.for_windows)
 
     def __bool__(self) -> bool:
         return bool(self.admitted or self.cancelled or self.statement)

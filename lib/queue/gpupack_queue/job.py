@@ -21,6 +21,8 @@ User = NewType("User", str)
 """The user of a tenant that submitted a job."""
 
 NO_USER: Final = User("")
+ReservationId = NewType("ReservationId", str)
+"""A time-window reservation: its namespace, a slash and its name."""
 
 Places = tuple[Placement, ...]
 """The placement of each worker of a job."""
@@ -53,7 +55,8 @@ class Job:
     `user`: the user of the tenant that submitted it; empty: unknown.
     `model_fallback_seconds`: the models of its request are in order of preference, and each such
     time of waiting permits one more (pending/model_fallback.py); None: all are permitted at once,
-    and the policy chooses.
+    and the policy chooses. `reservation`: the time-window
+    reservation whose GPUs it may use; None: none.
     """
 
     id: JobId
@@ -76,6 +79,7 @@ class Job:
     grace_seconds: float = 0.0
     model_fallback_seconds: float | None = None
     user: User = NO_USER
+    reservation: ReservationId | None = None
 
     def __post_init__(self) -> None:
         for what, seconds in (

@@ -28,11 +28,18 @@ from gpupack_placement.request import Gang
 from gpupack_queue.charge import ModelKey
 from gpupack_queue.cycle.context import Restrictions
 from gpupack_queue.cycle.run_cycle import run_cycle
-from gpupack_queue.decisions import Admit, Consolidate, Decisions, Preempt, Statement
+from gpupack_queue.decisions import (
+    Admit,
+    Consolidate,
+    Decisions,
+    Preempt,
+    PreemptForWindow,
+    Statement,
+)
 from gpupack_queue.explain.direct_admission import DirectAdmission
 from gpupack_queue.explain.explanation import Explainer
 from gpupack_queue.explain.reasons import Wait
-from gpupack_queue.job import Job, JobId, Places, RunningJob, Tenant
+from gpupack_queue.job import Job, JobId, Places, ReservationId, RunningJob, Tenant
 from gpupack_queue.pending.elastic_gangs import ElasticGangs
 from gpupack_queue.pending.model_fallback import without_unused_models
 from gpupack_queue.pending.pending_jobs import PendingJobs
@@ -45,6 +52,9 @@ from gpupack_queue.rules import Rules
 from gpupack_queue.running.drain import Drains
 from gpupack_queue.state.queue_state import State
 from gpupack_queue.state.reservation import Reservation
+from gpupack_queue.window import Window, WindowPreemption, holder_id, reservation_of
+from gpupack_queue.windows.holds import charge_of, used_by_jobs
+from gpupack_queue.windows.report import WindowReport, window_reports
 
 _DEFAULTS = Rules()
 _NO_QUOTAS = Quotas()
@@ -104,9 +114,11 @@ class Queue:
     def idle(self) -> bool:
         """Tell whether a cycle has nothing to do.
 
-        That is so if no job is pending, no elastic gang can grow and no devices are to be drained.
+        That is so if no job is pending, no elastic gang can grow, no devices are to be drained and
+        no GPUs are reserved for windows.
         """
-        return not len(self) and not self._state.elastic and not self._state.drains
+        state = self._state
+        return not (len(self) or state.elastic or state.drains or state.windows)
 
     def jobs(self) -> list[Job]:
         """Return the pending jobs by priority and age."""
@@ -180,6 +192,8 @@ class Queue:
         state.quota.held.add(job.tenant, running.charge)
         if job.id not in state.running_victims():
             state.quota.usage.add(job.tenant, running.charge)
+        if state.windows:
+            self._dirty()  # its grace period may be the longest before a window
 
     def update_running(self, job: Job, places: Places, cluster: Cluster, now: float) -> None:
         """Record that a running job has other places or properties: fewer workers, a deadline.
@@ -264,6 +278,7 @@ class Queue:
         if beneficiary is not None and beneficiary in state.pending:
             state.beneficiaries[beneficiary] = None
         state.speculative.remove(job)
+        state.forget_window_victim(job)
         state.quota.held.add(running.job.tenant, running.charge, sign=-1)
         if not stopping:
             state.quota.usage.add(running.job.tenant, running.charge, sign=-1)
@@ -342,6 +357,42 @@ class Queue:
             if running is not None:
                 self.reserve_for_move(running.job, move.placements, cluster, now)
 
+    def set_windows(self, windows: Iterable[Window]) -> None:
+        """Set the current and following windows of all time-window reservations.
+
+        Each reservation has at most one window at a time. Preemptions for a reservation that no
+        longer stands are given up.
+        """
+        found = tuple(windows)
+        state = self._state
+        if found == state.windows:
+            return
+        state.windows = found
+        state.window_searches.clear()
+        state.pending.forget_failures()
+        standing = {each.reservation for each in found}
+        for reservation in [each for each in state.window_preemptions if each not in standing]:
+            self._release_window(reservation, ())
+        self._void()
+
+    def reserve_for_window(self, decision: PreemptForWindow, now: float) -> None:
+        """Record a preemption for a window that is carried out."""
+        state = self._state
+        before = state.running_victims()
+        known = state.window_preemptions.get(decision.reservation)
+        victims = tuple(victim.job for victim in decision.victims)
+        state.window_preemptions[decision.reservation] = WindowPreemption(
+            (*(known.victims if known else ()), *victims), now, state.grace_seconds(victims)
+        )
+        for running in map(state.running.get, set(victims) - before):
+            if running is not None:
+                state.quota.usage.add(running.job.tenant, running.charge, sign=-1)
+        self._void()
+
+    def window_reports(self, cluster: Cluster, now: float, plan: Planner) -> list[WindowReport]:
+        """Return what each window has and lacks, in the order of their starts."""
+        return window_reports(self._state, cluster, plan, now)
+
     def drain(self, drains: Drains) -> None:
         """Set the devices that movable jobs leave as soon as possible; no others are to be left."""
         if drains != self._state.drains:
@@ -351,6 +402,9 @@ class Queue:
     def release(self, job: JobId, cluster: Cluster, *, stuck: Iterable[JobId] = ()) -> None:
         """Release reserved places; `stuck`: victims that did not end, and are left alone."""
         state = self._state
+        if (window := reservation_of(job)) is not None:
+            self._release_window(window, tuple(stuck))
+            return
         reservation = state.reserved.get(job)
         if reservation is None:
             self._dirty()
@@ -358,6 +412,38 @@ class Queue:
         self._unreserve(reservation)
         state.stuck.update(dict.fromkeys(set(stuck) & set(reservation.victims), job))
         state.record_release(cluster, reservation.placements)
+        self._void()
+
+    def _release_window(self, reservation: ReservationId, stuck: Collection[JobId]) -> None:
+        state = self._state
+        before = state.running_victims()
+        if state.window_preemptions.pop(reservation, None) is None:
+            return
+        state.stuck.update(dict.fromkeys(stuck, holder_id(reservation)))
+        for other in before - state.running_victims():
+            running = state.running.get(other)
+            if running is not None:
+                state.quota.usage.add(running.job.tenant, running.charge)
+        self._void()
+
+    def _count_windows(self, now: float) -> None:
+        """Count what active windows hold; make failures void when it has changed."""
+        state = self._state
+        if not state.windows and not state.window_charges:
+            return
+        found = {}
+        for window in state.windows:
+            if window.is_active(now):
+                milli = max(window.milli - used_by_jobs(state, window), 0)
+                found[window.reservation] = window.tenant, charge_of(state.quota, window, milli)
+        if found == state.window_charges:
+            return
+        for tenant, charge in state.window_charges.values():
+            state.quota.usage.add(tenant, charge, sign=-1)
+        for tenant, charge in found.values():
+            state.quota.usage.add(tenant, charge)
+        state.window_charges = found
+        state.pending.forget_failures()
         self._void()
 
     def _unreserve(self, reservation: Reservation) -> None:
@@ -453,6 +539,7 @@ class Queue:
         self._measure(cluster)
         self._pass_time(now)
         self.permit_models(cluster, now, plan)
+        self._count_windows(now)
         only = Restrictions(preempt, max_admissions, excluded)
         found = run_cycle(self._state, cluster, plan, now, only)
         if not found and not excluded:
@@ -469,6 +556,7 @@ class Queue:
         If it is admitted, a call of `start` must follow.
         """
         self._measure(cluster)
+        self._count_windows(now)
         return DirectAdmission(self._state, cluster, plan, now).try_admit(job)
 
     def permit_models(self, cluster: Cluster, now: float, plan: Planner) -> None:

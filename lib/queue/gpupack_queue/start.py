@@ -103,6 +103,8 @@ class NotNow(Enum):
     NO_GPUS = auto()
     WOULD_DELAY = auto()
     """It would take capacity that is reserved for a queue head."""
+    RESERVED_FOR_WINDOW = auto()
+    """It would hold GPUs when the window of a time-window reservation begins."""
     VICTIMS_HOLD_QUOTA = auto()
     """Its quota allows it when jobs that are being preempted have ended."""
 

@@ -114,6 +114,8 @@ class WhatIf:
             self._start(admit)
         for preempt in found.preemptions:
             queue.reserve(preempt, cluster, now)
+        for decision in found.for_windows:
+            queue.reserve_for_window(decision, now)
         for each in found.consolidations:
             queue.consolidate(each, cluster, now)
         for move in found.moves:

@@ -34,8 +34,10 @@ from gpupack_queue import (
     Queue,
     Quota,
     Quotas,
+    ReservationId,
     Rules,
     Tenant,
+    Window,
     extra_worker,
     holder_name,
     place_by_policy,
@@ -84,6 +86,13 @@ def gang_of(roles, spread=None):
         for name, workers, asked in roles
     ]
     return Gang(tuple(made), spread or Spread())
+
+
+def window(name, gpus, start, end, *, units=1, model=(), declared=0.0):
+    """A window of reservation «tenant/name»: so many units of so many GPUs."""
+    tenant = Tenant(name.partition("/")[0])
+    asked = Request(gpus=gpus, models=model)
+    return Window(ReservationId(name), tenant, units, asked, start, end, declared)
 
 
 class World:
@@ -150,6 +159,17 @@ class World:
         self.queue.start(self.jobs[name], places, self.cluster, self.now)
         self.running[name] = places
 
+    def reserve(self, *windows):
+        """Set the windows of all reservations."""
+        self.windows = list(windows)
+        self.queue.set_windows(self.windows)
+        return self
+
+    def reports(self):
+        """Window reports by reservation."""
+        found = self.queue.window_reports(self.cluster, self.now, self.plan)
+        return {str(each.window.reservation): each for each in found}
+
     def maintain(self, *uuids, drain=True):
         """These devices, and no others, are in maintenance; `drain`: and to be left."""
         by_node = {}
@@ -212,10 +232,22 @@ class World:
                     self.ending.setdefault(victim.job, self.now + self.grace)
                 elif victim.job in self.running:
                     self._requeue(victim.job)
+        for each in found.for_windows:
+            self._apply_for_window(each)
         self._apply_moves(found)
         for cancelled in found.cancelled:
             self.log.append(f"{cancelled.job} gives up")
             self.queue.release(cancelled.job, self.cluster, stuck=cancelled.stuck)
+
+    def _apply_for_window(self, decision):
+        victims = sorted(victim.job for victim in decision.victims)
+        self.log.append(f"{decision.reservation} stops {' '.join(victims)}")
+        self.queue.reserve_for_window(decision, self.now)
+        for victim in victims:
+            if self.grace:
+                self.ending.setdefault(victim, self.now + self.grace)
+            elif victim in self.running:
+                self._requeue(victim)
 
     def _apply_moves(self, found):
         moves = list(found.moves)

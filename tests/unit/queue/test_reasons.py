@@ -3,7 +3,7 @@
 
 import pytest
 from placement_builders import node
-from queue_world import AT_ONCE, World, cohort, limit, quota, with_rules
+from queue_world import AT_ONCE, World, cohort, limit, quota, window, with_rules
 
 from gpupack_placement import Request
 from gpupack_queue import NO_PREEMPTION, OrderPolicy, WaitReason
@@ -97,6 +97,18 @@ def stands_behind_another_in_its_cohort():
     return world.submit("job", 1, "b").decide()
 
 
+def lacks_gpus_of_a_window():
+    world = World(node("n1", 4), quotas=[quota("lab", 4)])
+    world.reserve(window("lab/day", 1, 0, 300, units=4))
+    return world.submit("job", 1, "lab").decide()
+
+
+def would_delay_a_window_of_another_tenant():
+    world = World(node("n1", 4), quotas=[quota("lab", 4)])
+    world.reserve(window("lab/day", 1, 300, 600, units=4))
+    return world.submit("job", 1, "team", preemptible=False).decide()
+
+
 def came_just_now():
     world = World(node("n1", 4)).decide()
     return world.submit("job", 1, "a")
@@ -162,6 +174,23 @@ TEXTS = [
             "blocked by the reservation of a job of another namespace, which has waited for 100 s; "
             "a job that ends within 3 min by its deadline can be backfilled; "
             f"{AFTER_ENDLESS}"
+        ),
+    ),
+    (
+        lacks_gpus_of_a_window,
+        WaitReason.RESERVED_FOR_WINDOW,
+        (
+            "GPUs are reserved for time-window reservation day until 1970-01-01T00:05:00Z; "
+            f"{EXPECTED_AT_300}"
+        ),
+    ),
+    (
+        would_delay_a_window_of_another_tenant,
+        WaitReason.RESERVED_FOR_WINDOW,
+        (
+            "GPUs are reserved for a time-window reservation of another namespace from "
+            "1970-01-01T00:05:00Z; a job that is preemptible, or ends before by its deadline, can "
+            "use them until then"
         ),
     ),
     (

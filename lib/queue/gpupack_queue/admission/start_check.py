@@ -3,23 +3,25 @@
 
     can the nodes and its quota ever run it? ─► is a queue head of its strict order before it?
         ─► does its quota allow it? ─► does it fit? ─► do victims still hold its quota?
-        ─► would it delay a queue head that has a reservation?
+        ─► would it delay a queue head that has a reservation, or a window?
 
 The cycle, the admission of pods outside the queue, what-if and the simulator act by the answer. The
 explanation of a wait shows it.
 """
 
+from dataclasses import replace
 from typing import TypeAlias
 
 from gpupack_queue.admission.strict_order import StrictOrder
 from gpupack_queue.charge import Charge
 from gpupack_queue.job import Places
-from gpupack_queue.pending.pending_jobs import JobClass, PendingJob
+from gpupack_queue.pending.pending_jobs import JobClass, PendingJob, RequestClass
 from gpupack_queue.quotas.quota_planner import QuotaPlanner
 from gpupack_queue.reservations.backfill import Backfill
 from gpupack_queue.start import Never, NotNow, Now
 from gpupack_queue.state.queue_state import State
 from gpupack_queue.state.session import Session
+from gpupack_queue.windows.upcoming import UpcomingWindows
 
 Answer: TypeAlias = Now | Never | NotNow
 
@@ -27,8 +29,8 @@ Answer: TypeAlias = Now | Never | NotNow
 class StartCheck:
     """The checks in one session.
 
-    They remember in the class of a request that it failed. `strict` and `backfill` None: these
-    reasons are left out.
+    They remember in the class of a request that it failed. `strict`, `backfill` and `upcoming`
+    None: these reasons are left out.
     """
 
     def __init__(
@@ -39,9 +41,11 @@ class StartCheck:
         *,
         strict: StrictOrder | None = None,
         backfill: Backfill | None = None,
+        upcoming: UpcomingWindows | None = None,
     ) -> None:
         self._state, self._session, self._planner = state, session, planner
         self._strict, self._backfill = strict, backfill
+        self._upcoming = upcoming
 
     def never(self, of: JobClass) -> Never | None:
         """Return why jobs of the class can never start; None: they can."""
@@ -59,6 +63,11 @@ class StartCheck:
             return NotNow.BEHIND_QUEUE_HEAD
         return self._check_now(entry)
 
+    def check_alone(self, entry: PendingJob) -> Answer:
+        """Check a job for which GPUs of its window are free, whatever failed for others."""
+        job_class = JobClass(entry.job.tenant, RequestClass(entry.job.gang))
+        return self.check(replace(entry, job_class=job_class))
+
     def _check_now(self, entry: PendingJob) -> Answer:
         """Check a job that can start some time and that no strict order holds back."""
         job, cluster = entry.job, self._session.cluster
@@ -73,7 +82,22 @@ class StartCheck:
         if places is None:
             self._state.pending.record_failure(request_class)
             return NotNow.NO_GPUS
-        return self._check_at(entry, places)
+        if self._upcoming is None or self._upcoming.ignores(job):
+            return self._check_at(entry, places)
+        return self._check_before_windows(entry, places, self._upcoming)
+
+    def _check_before_windows(
+        self, entry: PendingJob, places: Places, upcoming: UpcomingWindows
+    ) -> Answer:
+        """Check a job that may still run when a window begins."""
+        job = entry.job
+        permitted = places if upcoming.permits(job, places) else upcoming.places_outside(job)
+        if permitted is None:
+            return NotNow.RESERVED_FOR_WINDOW
+        answer = self._check_at(entry, permitted)
+        if isinstance(answer, Now) and not upcoming.permits(job, answer.placements):
+            return NotNow.RESERVED_FOR_WINDOW
+        return answer
 
     def _check_at(self, entry: PendingJob, places: Places) -> Answer:
         """Check these places, and others if they are not permitted."""

@@ -20,6 +20,7 @@ from gpupack_queue.decisions import (
     Decisions,
     Move,
     Preempt,
+    PreemptForWindow,
 )
 from gpupack_queue.job import Job, JobId, Places, RunningJob, Tenant
 from gpupack_queue.pending.order import Order
@@ -32,6 +33,9 @@ from gpupack_queue.reservations.backfill_reservations import BackfillReservation
 from gpupack_queue.start import Now
 from gpupack_queue.state.queue_state import State
 from gpupack_queue.state.session import Session
+from gpupack_queue.window import Window
+from gpupack_queue.windows.holds import WindowHolds, charge_of
+from gpupack_queue.windows.upcoming import UpcomingWindows
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +77,16 @@ class CycleContext:
             self.reservations,
             max_moves=self.rules.max_reservations_per_cycle,
         )
+        self.holds = WindowHolds(state, self.session, plan, now)
+        self.holds.place_all()
+        self.upcoming = UpcomingWindows(state, self.session, plan, now)
         self._check = StartCheck(
-            state, self.session, self.planner, strict=self.strict, backfill=self.backfill
+            state,
+            self.session,
+            self.planner,
+            strict=self.strict,
+            backfill=self.backfill,
+            upcoming=self.upcoming,
         )
         self.admitted: list[Admit] = []
         self.served: set[JobId] = set()
@@ -85,6 +97,7 @@ class CycleContext:
         self.cancelled: list[CancelReservation] = []
         self.moves: list[Move] = []
         self.consolidations: list[Consolidate] = []
+        self.for_windows: list[PreemptForWindow] = []
         self.is_complete = True
         """Whether all jobs were considered."""
         self.has_searched = False
@@ -106,9 +119,25 @@ class CycleContext:
 
     def try_admit(self, entry: PendingJob) -> Answer:
         """Admit a pending job if it may start; return the answer."""
+        window = self.holds.window_of(entry.job)
+        if window is not None:
+            return self.try_admit_to(window, entry)
         answer = self._check.check(entry)
         if isinstance(answer, Now):
             self.admit(entry.job, answer.placements, answer.charge)
+        return answer
+
+    def try_admit_to(self, window: Window, entry: PendingJob) -> Answer:
+        """Admit a job that may use the GPUs of an active window, if it may start."""
+        before = charge_of(self.quota, window, self.holds.remaining(window))
+        self.holds.release(window)
+        self.count(window.tenant, before, -1)
+        answer = self._check.check_alone(entry)
+        if isinstance(answer, Now):
+            self.admit(entry.job, answer.placements, answer.charge)
+        self.holds.hold(window, answer.placements if isinstance(answer, Now) else ())
+        after = charge_of(self.quota, window, self.holds.remaining(window))
+        self.count(window.tenant, after, 1)
         return answer
 
     def admit(self, job: Job, places: Places, charge: Charge) -> None:
@@ -122,6 +151,7 @@ class CycleContext:
         if job.extra_workers and job.extends is None:
             self.starting_elastic.append(job)
         self.reservations.record_start(RunningJob(job, places, self.now, charge))
+        self.upcoming.record_start(job, places)
 
     def preempt(self, entry: PendingJob, preemption: PlannedPreemption) -> None:
         """Preempt the victims for a pending job, and hold its places."""
@@ -158,7 +188,7 @@ class CycleContext:
 
     def decisions(self) -> Decisions:
         """Return all decisions, and when the next one may be due."""
-        look_at = min(self._due_at, self.reservations.due_at)
+        look_at = min(self._due_at, self.reservations.due_at, self.upcoming.due_at())
         return Decisions(
             tuple(self.admitted),
             tuple(self.preemptions),
@@ -167,4 +197,5 @@ class CycleContext:
             tuple(self.consolidations),
             None if look_at == inf else look_at,
             self.is_complete,
+            tuple(self.for_windows),
         )

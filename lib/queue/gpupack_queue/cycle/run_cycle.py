@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One pass over the pending jobs: which start now, which preempt, which wait.
 
+    windows that are active ─► their jobs ─► Admit; other jobs in the way ─► PreemptForWindow
     jobs with reserved places ─► movable jobs on devices to drain: do they fit elsewhere? ─► Move
                               ─► the other jobs in order: priority, share, age
                                     │ fits the quota and the cluster ──────────► Admit

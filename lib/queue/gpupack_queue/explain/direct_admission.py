@@ -20,6 +20,8 @@ from gpupack_queue.reservations.backfill_reservations import BackfillReservation
 from gpupack_queue.start import Now
 from gpupack_queue.state.queue_state import State
 from gpupack_queue.state.session import Session
+from gpupack_queue.windows.holds import WindowHolds
+from gpupack_queue.windows.upcoming import UpcomingWindows
 
 
 class DirectAdmission:
@@ -31,12 +33,15 @@ class DirectAdmission:
         self._planner = QuotaPlanner(state.quota, plan)
         self._reservations = BackfillReservations(state, self._session, plan, now)
         self._strict = StrictOrder(state, self._session.snapshot, self._planner)
+        self._holds = WindowHolds(state, self._session, plan, now)
+        self._holds.place_all()
         self._check = StartCheck(
             state,
             self._session,
             self._planner,
             strict=self._strict,
             backfill=Backfill(state, self._session, plan, now, self._reservations),
+            upcoming=UpcomingWindows(state, self._session, plan, now),
         )
 
     def try_admit(self, job: Job) -> Places | Wait:
@@ -46,7 +51,8 @@ class DirectAdmission:
         self._reservations.add_last_heads()
         self._strict.block_behind_pending(entry)
         try:
-            answer = self._check.check(entry)
+            with self._holds.released_for(job):
+                answer = self._check.check(entry)
         finally:
             self._reservations.save()
         if isinstance(answer, Now):

@@ -29,10 +29,21 @@ from gpupack_queue.quotas.usage import Usage
 from gpupack_queue.reservations.backfill import Backfill
 from gpupack_queue.reservations.backfill_reservations import BackfillReservations
 from gpupack_queue.reservations.in_place_restart import is_held_by_last_attempt
-from gpupack_queue.start import NotNow, Now, Start, Unsatisfied, WhenReleased, latest_start
+from gpupack_queue.start import (
+    At,
+    NotNow,
+    Now,
+    Start,
+    Unknown,
+    Unsatisfied,
+    WhenReleased,
+    latest_start,
+)
 from gpupack_queue.state.queue_state import State
 from gpupack_queue.state.reservation import BackfillReservation, Reservation, is_free
 from gpupack_queue.state.session import Session
+from gpupack_queue.windows.holds import WindowHolds
+from gpupack_queue.windows.upcoming import UpcomingWindows
 
 _ANY_POLICY = POLICIES["first-fit"]
 """Any policy will do: why something fits nowhere does not depend on it."""
@@ -75,11 +86,18 @@ class Explainer:
         self._session = Session(cluster, state.reserved.values())
         self._planner = QuotaPlanner(state.quota, plan)
         self._strict = StrictOrder(state, self._session.snapshot, self._planner)
-        self._check = StartCheck(state, self._session, self._planner)
+        self._holds = WindowHolds(state, self._session, plan, now)
+        self._holds.place_all()
+        self._upcoming = UpcomingWindows(state, self._session, plan, now)
+        self._check = StartCheck(state, self._session, self._planner, upcoming=self._upcoming)
         self._order = state.order()
 
     def explain(self, entry: PendingJob) -> Wait:
         """Return the first reason that holds, with all other parts of the answer."""
+        with self._holds.released_for(entry.job):
+            return self._explain(entry)
+
+    def _explain(self, entry: PendingJob) -> Wait:
         cause = self._cause(entry)
         position, waiting = self._order.position(entry, self._state.pending), self._state.pending
         start = cause.start or self._estimate_start(entry, cause.reason, position)
@@ -145,6 +163,8 @@ class Explainer:
                 return self._lacks_quota(job, cluster)
             case NotNow.NO_GPUS:
                 return self._does_not_fit(entry, cluster)
+            case NotNow.RESERVED_FOR_WINDOW:
+                return self._delays_window(entry, cluster)
             case NotNow.VICTIMS_HOLD_QUOTA:
                 ending = WhenReleased(tuple(sorted(self._state.running_victims())), preempting=True)
                 return _Cause(WaitReason.PREEMPTION_PENDING, reasons.WAITING_FOR_QUOTA, ending)
@@ -199,7 +219,43 @@ class Explainer:
             text = reasons.exceeds_quota(node, requested=needed, maximum=most)
         return _Cause(WaitReason.UNSATISFIABLE, text, never, left=max(most, 0))
 
+    def _delays_window(self, entry: PendingJob, cluster: Cluster) -> _Cause:
+        """Return the window that the job would delay if it started now."""
+        job = entry.job
+        places = self._planner.plan(cluster, job)
+        window = self._upcoming.blocking(job, places) if places else None
+        if window is None:
+            return _admitted_next()
+        name = reasons.reservation_name(window, to=job)
+        return _Cause(
+            WaitReason.RESERVED_FOR_WINDOW,
+            reasons.reserved_from(name, window.start),
+            Unknown(),
+            text_without_times=reasons.reserved_for(name),
+        )
+
+    def _held_for_window(self, entry: PendingJob) -> _Cause | None:
+        """Return the active window without whose GPUs the job would start; None: there is none."""
+        windows = [each for each in self._holds.active if self._holds.held(each)]
+        if not windows:
+            return None
+        cluster = Session(self._cluster, self._state.reserved.values()).cluster
+        if self._planner.place(cluster, entry.job) is None:
+            return None
+        own = [each for each in windows if each.tenant == entry.job.tenant]
+        window = min(own or windows, key=lambda each: each.end)
+        name = reasons.reservation_name(window, to=entry.job)
+        return _Cause(
+            WaitReason.RESERVED_FOR_WINDOW,
+            reasons.reserved_until(name, window.end),
+            At(window.end, is_estimated=True),
+            text_without_times=reasons.reserved_for(name),
+        )
+
     def _does_not_fit(self, entry: PendingJob, cluster: Cluster) -> _Cause:
+        held = self._held_for_window(entry)
+        if held is not None:
+            return held
         refusal = why_not(cluster, entry.job.gang, _ANY_POLICY)
         text = reasons.does_not_fit(refusal.message if refusal else "")
         left = self._planner.left_on_any_model(cluster, entry.job)

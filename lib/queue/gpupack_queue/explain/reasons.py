@@ -24,6 +24,7 @@ from gpupack_queue.start import (
     lasting_start_text,
     start_text,
 )
+from gpupack_queue.window import Window
 
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
@@ -36,6 +37,8 @@ class WaitReason(StrEnum):
     ADMISSION_PENDING = "AdmissionPending"
     DOES_NOT_FIT = "DoesNotFit"
     RESERVED = "Reserved"
+    RESERVED_FOR_WINDOW = "ReservedForWindow"
+    """GPUs that it would hold are reserved for a time window, now or soon."""
     PREEMPTION_PENDING = "PreemptionPending"
     BORROWING_LIMIT_EXCEEDED = "BorrowingLimitExceeded"
     QUOTA_EXCEEDED = "QuotaExceeded"
@@ -197,6 +200,31 @@ def blocked_by_reservation(head: str, waited: float, ends_within: float | None) 
         return f"{text}; starts on other GPUs or after that job"
     limit = duration_text(ends_within)
     return f"{text}; a job that ends within {limit} by its deadline can be backfilled"
+
+
+def reservation_name(window: Window, *, to: Job) -> str:
+    """Return the name of a time-window reservation in a message for the owner of a job."""
+    if window.tenant != to.tenant:
+        return "a time-window reservation of another namespace"
+    return f"time-window reservation {window.reservation.partition('/')[2]}"
+
+
+def reserved_for(reservation: str) -> str:
+    """Return the cause, without times, for a job that a window leaves too few GPUs."""
+    return f"GPUs are reserved for {reservation}"
+
+
+def reserved_from(reservation: str, start: float) -> str:
+    """Return the cause for a job that would delay a window that has not begun."""
+    return (
+        f"{reserved_for(reservation)} from {format_time(start)}; a job that is preemptible, or "
+        "ends before by its deadline, can use them until then"
+    )
+
+
+def reserved_until(reservation: str, end: float) -> str:
+    """Return the cause for a job that lacks the GPUs of an active window."""
+    return f"{reserved_for(reservation)} until {format_time(end)}"
 
 
 def preempting(victims: int, waited: float | None = None) -> str:

@@ -24,7 +24,7 @@ from gpupack_placement.cluster import Cluster
 from gpupack_placement.errors import AlreadyHeld
 from gpupack_placement.feasibility import device_slots
 from gpupack_placement.request import Gang, Request
-from gpupack_queue.job import NO_USER, Job, JobId, Rank, Tenant, User
+from gpupack_queue.job import NO_USER, Job, JobId, Rank, ReservationId, Tenant, User
 from gpupack_queue.start import Never
 
 _MAX_RELEASED_ROWS = 4096
@@ -115,6 +115,7 @@ class PendingJobs:
         self._by_user: frozenset[Tenant] = frozenset()
         self._users: dict[Tenant, Counter[User]] = {}
         self._entries: dict[JobId, PendingJob] = {}
+        self._by_reservation: dict[ReservationId, set[JobId]] = {}
         self._released_rows: deque[int] = deque(maxlen=_MAX_RELEASED_ROWS)
         self._releases = 0
 
@@ -133,6 +134,7 @@ class PendingJobs:
             twin._entries.update((entry.job.id, entry) for entry in made.entries)
         twin._by_user = self._by_user
         twin._users = {tenant: users.copy() for tenant, users in self._users.items()}
+        twin._by_reservation = {of: jobs.copy() for of, jobs in self._by_reservation.items()}
         twin._released_rows, twin._releases = self._released_rows.copy(), self._releases
         return twin
 
@@ -210,6 +212,8 @@ class PendingJobs:
         job_class = self._class_of(job)
         rank = Rank(-job.priority * self._by_priority, job.submitted, job.number, job.id)
         entry = self._entries[job.id] = PendingJob(job, rank, job_class, now)
+        if job.reservation is not None:
+            self._by_reservation.setdefault(job.reservation, set()).add(job.id)
         job_class.shortest_seconds = min(job_class.shortest_seconds, job.expected_end(0.0))
         self._users.setdefault(job.tenant, Counter())[job.user] += 1
         if job_class.entries and job_class.entries[-1].rank > rank:
@@ -224,6 +228,10 @@ class PendingJobs:
         if entry is None:
             return
         self._forget_user(entry.job)
+        if (reservation := entry.job.reservation) is not None:
+            self._by_reservation[reservation].discard(job)
+            if not self._by_reservation[reservation]:
+                del self._by_reservation[reservation]
         job_class = entry.job_class
         del job_class.entries[bisect_left(job_class.entries, entry.rank, key=attrgetter("rank"))]
         if not job_class.entries:
@@ -246,6 +254,15 @@ class PendingJobs:
             del users[job.user]
         if not users:
             del self._users[job.tenant]
+
+    def of_reservation(self, reservation: ReservationId) -> list[PendingJob]:
+        """Return the pending jobs that name this time-window reservation."""
+        return [self._entries[job] for job in self._by_reservation.get(reservation, ())]
+
+    def forget_failures(self) -> None:
+        """Forget which requests do not fit: what is held for windows has changed."""
+        for request_class in self._request_classes.values():
+            request_class.failed_at_release = request_class.delayed_at_release = None
 
     def job_classes(self) -> list[JobClass]:
         """Return the classes, which are not empty, in no particular order."""

@@ -6,7 +6,16 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from gpupack_placement.cluster import Cluster
-from gpupack_queue.job import NO_USER, Job, JobId, Places, RunningJob, Tenant
+from gpupack_queue.charge import Charge
+from gpupack_queue.job import (
+    NO_USER,
+    Job,
+    JobId,
+    Places,
+    ReservationId,
+    RunningJob,
+    Tenant,
+)
 from gpupack_queue.pending.elastic_gangs import ElasticGangs
 from gpupack_queue.pending.model_fallback import ModelFallbacks
 from gpupack_queue.pending.never import NeverAnswers
@@ -19,6 +28,7 @@ from gpupack_queue.running.running_jobs import RunningJobs
 from gpupack_queue.state.estimate_cache import EstimateCache
 from gpupack_queue.state.reservation import BackfillReservation, Reservation
 from gpupack_queue.state.speculative_backfill import SpeculativeBackfills
+from gpupack_queue.window import Window, WindowPreemption
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,14 @@ class State:
     """The devices that movable jobs are to leave."""
     elastic: ElasticGangs = field(default_factory=ElasticGangs)
     """The running gangs that may grow."""
+    windows: tuple[Window, ...] = ()
+    """The current and following windows of all time-window reservations."""
+    window_preemptions: dict[ReservationId, WindowPreemption] = field(default_factory=dict)
+    """The preemptions for windows whose victims have not all ended."""
+    window_searches: dict[ReservationId, float] = field(default_factory=dict)
+    """The times of the last searches for victims for windows that found none."""
+    window_charges: dict[ReservationId, tuple[Tenant, Charge]] = field(default_factory=dict)
+    """What counts against quotas for active windows beyond what their own jobs have."""
     heads: tuple[JobId, ...] = ()
     """The queue heads of the last cycle, with or without a computed reservation."""
     waiting_tenants: frozenset[Tenant] = frozenset()
@@ -95,6 +113,9 @@ class State:
             reserved=self.reserved.copy(),
             stuck=self.stuck.copy(),
             beneficiaries=self.beneficiaries.copy(),
+            window_preemptions=self.window_preemptions.copy(),
+            window_searches=self.window_searches.copy(),
+            window_charges=self.window_charges.copy(),
             backfill_reservations=[
                 reservation.copy() for reservation in self.backfill_reservations
             ],
@@ -134,13 +155,27 @@ class State:
         self.fallbacks.remove(job)
 
     def running_victims(self) -> set[JobId]:
-        """Return the running jobs that are to end for another job."""
+        """Return the running jobs that are to end for another job or for a window."""
+        for_jobs = (each.victims for each in self.reserved.values())
+        for_windows = (each.victims for each in self.window_preemptions.values())
         return {
-            job
-            for reservation in self.reserved.values()
-            for job in reservation.victims
-            if job in self.running
+            job for victims in (*for_jobs, *for_windows) for job in victims if job in self.running
         }
+
+    def victims_for_windows(self) -> list[RunningJob]:
+        """Return the running jobs that are to end for windows."""
+        victims = {job for each in self.window_preemptions.values() for job in each.victims}
+        found = map(self.running.get, sorted(victims))
+        return [running for running in found if running is not None]
+
+    def forget_window_victim(self, job: JobId) -> None:
+        """Forget that a job was to end for a window, since it has ended."""
+        for reservation, each in tuple(self.window_preemptions.items()):
+            if job in each.victims:
+                rest = tuple(victim for victim in each.victims if victim != job)
+                self.window_preemptions[reservation] = replace(each, victims=rest)
+                if not rest:
+                    del self.window_preemptions[reservation]
 
     def grace_seconds(self, victims: Iterable[JobId]) -> float:
         """Return the longest grace period of these jobs, of those that run."""
@@ -266,7 +301,11 @@ class State:
         return job if user == job.user else replace(job, user=user)
 
     def recount(self, cluster: Cluster) -> None:
-        """Count charges again under new keys, and usage in a new tree."""
+        """Count charges again under new keys, and usage in a new tree.
+
+        What is held for windows is counted again by the next cycle.
+        """
+        self.window_charges.clear()
         for running in tuple(self.running):
             charge = self.quota.charge(cluster, running.placements)
             if charge != running.charge:
@@ -278,7 +317,10 @@ class State:
         self.rebuild()
 
     def rebuild(self) -> None:
-        """Count usage in a new tree: that of running jobs without victims, and of preemptors."""
+        """Count usage in a new tree.
+
+        It is that of running jobs without victims, of preemptors and of windows.
+        """
         self.quota.rebuild(self.running.usage_by_tenant().items())
         for job in self.running_victims():
             running = self.running.get(job)
@@ -286,3 +328,5 @@ class State:
                 self.quota.usage.add(running.job.tenant, running.charge, sign=-1)
         for held in self.reserved.values():
             self.quota.usage.add(held.job.tenant, held.charge)
+        for tenant, charge in self.window_charges.values():
+            self.quota.usage.add(tenant, charge)

@@ -8,8 +8,10 @@ from gpupack_queue.cycle.actions.admit_in_order import AdmitInOrder
 from gpupack_queue.cycle.actions.grow import Grow
 from gpupack_queue.cycle.actions.move_off_devices import MoveOffDevices
 from gpupack_queue.cycle.actions.serve_reservations import ServeReservations
+from gpupack_queue.cycle.actions.serve_windows import ServeWindows
 
 ACTIONS: Final[tuple[Action, ...]] = (
+    ServeWindows(),
     ServeReservations(),
     MoveOffDevices(),
     AdmitInOrder(),

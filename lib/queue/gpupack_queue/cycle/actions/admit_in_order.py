@@ -82,6 +82,10 @@ class _Pass:
             cycle.strict.block_cohort(entry)
             cursor.entries = cycle.backfill.ending_in_time(cursor.entries[cursor.next + 1 :])
             cursor.next = 0
+        elif answer is NotNow.RESERVED_FOR_WINDOW:
+            rest = cursor.entries[cursor.next + 1 :]
+            cursor.entries = [each for each in rest if cycle.upcoming.ignores(each.job)]
+            cursor.next = 0
         elif answer is NotNow.VICTIMS_HOLD_QUOTA:
             cursor.entries = []
             cycle.strict.block_tenant(entry)

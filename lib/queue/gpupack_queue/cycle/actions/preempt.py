@@ -5,7 +5,7 @@ from gpupack_queue.admission.start_check import Answer
 from gpupack_queue.cycle.context import CycleContext
 from gpupack_queue.pending.pending_jobs import PendingJob
 from gpupack_queue.preemption.backfill_delays import BackfillDelays
-from gpupack_queue.preemption.planner import PreemptionPlanner
+from gpupack_queue.preemption.planner import PlannedPreemption, PreemptionPlanner
 from gpupack_queue.start import NotNow
 
 
@@ -28,8 +28,18 @@ class Preempt:
             self._cycle.reservations.stop_computing()
         if preemption is None:
             return False
+        if not self._is_permitted(entry, preemption):
+            entry.job_class.searched_at = self._cycle.now
+            return False
         self._cycle.preempt(entry, preemption)
         return True
+
+    def _is_permitted(self, entry: PendingJob, preemption: PlannedPreemption) -> bool:
+        """Tell whether the preemptor delays no upcoming window there."""
+        upcoming = self._cycle.upcoming
+        return upcoming.ignores(entry.job) or upcoming.permits(
+            entry.job, preemption.decision.placements, without=preemption.victims
+        )
 
     def finish(self) -> None:
         """Let the next cycle be due when another result is possible."""
