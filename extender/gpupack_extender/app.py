@@ -33,6 +33,7 @@ from gpupack_extender.queueing.pod_notes import PodNotes
 from gpupack_extender.queueing.queue_metrics import QueueCollector, QueueMetrics
 from gpupack_extender.queueing.reporting import QuotaReporter
 from gpupack_extender.queueing.runner import QueueRunner
+from gpupack_extender.queueing.window_reporting import WindowReporter
 from gpupack_extender.ranking import Prioritize
 from gpupack_extender.reserving import Reserve
 from gpupack_extender.servers import health_server, plan_server, verbs_server
@@ -161,6 +162,7 @@ def _telling(parts: Parts, events: EventWriter) -> dict[str, Runs]:
     api, owner, decides = parts.api, parts.owner, parts.readiness.decides
     return {
         "quotas": QuotaReporter(api, parts.quotas, owner.observed, decides=decides),
+        "reservations": WindowReporter(api, parts.quotas, owner.observed, decides=decides),
         "evictions": Evictions(api, owner.evictions, events, decides=decides),
         "stranded": _notes(parts, events, STRANDED, owner.stranded_pods),
         "failed": _notes(parts, events, FAILED, owner.failed_pods),

@@ -9,7 +9,7 @@ import dataclasses
 import time
 from typing import Any
 
-from gpupack_crds.kinds import GPUCOHORTS, GPUNODES, GPUQUOTAS
+from gpupack_crds.kinds import GPUCOHORTS, GPUNODES, GPUQUOTAS, GPURESERVATIONS
 from gpupack_extender.leadership import Leadership
 from gpupack_extender.queueing.gates import Gates
 from gpupack_extender.readiness import Readiness
@@ -120,6 +120,7 @@ def _reflectors(api: Api, ledger: Ledger, quotas: QuotaStores) -> dict[str, Refl
         "gpujobs": Reflector(api, PLACED_JOBS, ledger.jobs),
         "gpuquotas": Reflector(api, GPUQUOTAS, quotas.quotas),
         "gpucohorts": Reflector(api, GPUCOHORTS, quotas.cohorts),
+        "gpureservations": Reflector(api, GPURESERVATIONS, quotas.reservations),
         "pods": Reflector(api, WATCHED_PODS, ledger.pods),
     }
 

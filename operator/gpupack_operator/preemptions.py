@@ -3,7 +3,8 @@
 
 The status of a waiting GPUJob is the request to preempt; this module finds it by victim. For a pod,
 the request is in the pod's annotations, which the extender writes and reads. For a maintenance it
-is in the spec of a GPUNode, and for a failed GPU in its status; the extender reads both.
+is in the spec of a GPUNode, for a failed GPU in its status, and for a time window it follows from a
+GPUReservation; the extender reads all of them.
 """
 
 from collections import defaultdict
@@ -62,7 +63,9 @@ class Preemptions:
         """Replace the orders to end for pods and nodes, to move and to grow; return what is new."""
         found = {
             stop.attempt: AttemptPreemption(
-                reason=stop.reason, preemptor=(stop.namespace, stop.pod), kind="pod"
+                reason=stop.reason,
+                preemptor=(stop.namespace, stop.pod),
+                kind="reservation" if stop.reason == "TimeWindow" else "pod",
             )
             for stop in stops
         }

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from gpupack_crds.gpuquota import QUOTA_NAME
 from gpupack_crds.kinds import GpuQuota
+from gpupack_devices.units import WHOLE_GPU
 from gpupack_queue import PreemptionReason, Tenant
 from gpupack_scheduler.queueing.observed_queue import ObservedQueue
 from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
@@ -84,6 +85,29 @@ class QueueCollector(Collector):
         yield self._starving(quotas)
         yield _amounts(quotas)
         yield _jobs(quotas)
+        yield self._reservations(quotas)
+
+    def _reservations(self, quotas: Named) -> Metric:
+        family = GaugeMetricFamily(
+            "gpupack_reservation_gpus",
+            "GPUs of active time windows: reserved, used by jobs that name the reservation, held "
+            "for such jobs, and missing.",
+            labels=["namespace", "amount"],
+        )
+        reports = self._observed.window_reports().values() if self._decides() else ()
+        active = [each for each in reports if each.is_active]
+        for name, named in quotas.items() if active else ():
+            tenants = {Tenant(each.metadata.namespace) for each in named}
+            own = [each for each in active if each.window.tenant in tenants]
+            for amount, milli in (
+                ("reserved", sum(each.window.milli for each in own)),
+                ("used", sum(each.used for each in own)),
+                ("held", sum(each.held for each in own)),
+                ("missing", sum(each.missing for each in own)),
+            ):
+                if own:
+                    family.add_metric([name, amount], milli / WHOLE_GPU)
+        return family
 
     def _waiting(self) -> Metric:
         family = GaugeMetricFamily(

@@ -110,6 +110,7 @@ class Plan:
             grace=pod.grace,
             user=bounded_name(call.created_by),
             model_fallback_seconds=call.spec.model_fallback_seconds,
+            reservation=call.spec.reservation,
         )
 
     def _stands(self, held: tuple[WorkerClaim, ...], ask: GangRequest) -> bool:

@@ -199,7 +199,7 @@ Answer = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttemptPreemption:
-    """Request that the attempt end for another GPUJob, a standalone pod or its node's state.
+    """Request that the attempt end for another GPUJob, a pod, a reservation or its node's state.
 
     Attributes:
         reason: the preemption policy that applied.
@@ -210,7 +210,7 @@ class AttemptPreemption:
 
     reason: PreemptionReason
     preemptor: tuple[str, str]
-    kind: Literal["GPUJob", "pod", "node"] = "GPUJob"
+    kind: Literal["GPUJob", "pod", "reservation", "node"] = "GPUJob"
     why: str = ""
 
 

@@ -21,7 +21,8 @@ def preemption_verdict(observation: Observation, by: AttemptPreemption) -> Verdi
         message = f"stopped {PREEMPTION_TEXTS[by.reason]} {name}: {by.why}"
         return Verdict(outcome="Preempted", reason=by.reason, message=message)
     near = namespace == observation.job.metadata.namespace
-    preemptor = f"{by.kind} {name}" if near else "a job of another namespace"
+    kind = "reservation" if by.kind == "reservation" else "job"
+    preemptor = f"{by.kind} {name}" if near else f"a {kind} of another namespace"
     message = f"stopped for {preemptor}, {PREEMPTION_TEXTS[by.reason]}"
     return Verdict(outcome="Preempted", reason=by.reason, message=message)
 

@@ -61,4 +61,12 @@ async def test_a_new_leader_lists_all_that_decisions_rest_on(server, api, settin
     leader._store.upsert(objects.Lease(spec=spec))
     await asyncio.sleep(0.01)
     due = {name for name, reflector in parts.reflectors.items() if reflector._wait_seconds() <= 0}
-    assert due == {"nodes", "gpunodes", "gpujobs", "gpuquotas", "gpucohorts", "pods"}
+    assert due == {
+        "nodes",
+        "gpunodes",
+        "gpujobs",
+        "gpuquotas",
+        "gpucohorts",
+        "gpureservations",
+        "pods",
+    }

@@ -180,6 +180,28 @@ def test_the_message_of_a_victim_of_a_pod_names_the_pod(build):
     assert attempt.message == "stopped for pod notebook, which has a higher priority"
 
 
+@pytest.mark.parametrize(
+    ("namespace", "message"),
+    [
+        ("team", "stopped for reservation day, whose time window needs the GPUs"),
+        ("lab", "stopped for a reservation of another namespace, whose time window needs the GPUs"),
+    ],
+)
+def test_the_message_of_a_victim_of_a_window_names_a_reservation_of_its_namespace_only(
+    build, namespace, message
+):
+    known, job = Preemptions(), named(build, "victim", uid="uid-v")
+    known.record(job, gone=False)
+    known.replace_orders(
+        (Stop(attempt="uid-v/1", reason="TimeWindow", namespace=namespace, pod="day"),)
+    )
+    by = known.preemption_of(job, 1)
+    admitted = build.admitted()
+    seen = build.see(admitted, jobs=(build.job(),), pods=(build.pod(),))
+    (attempt,) = decide(dataclasses.replace(seen, preemption=by)).status.attempts
+    assert attempt.message == message
+
+
 def test_a_preemption_for_maintenance_is_new_once_and_lasts_until_its_end(build):
     known = Preemptions()
     job = named(build, "victim", uid="uid-v")

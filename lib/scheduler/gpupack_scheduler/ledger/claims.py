@@ -133,6 +133,8 @@ class PodClaim:
     """Time at which the kubelet accepted the pod, seconds since the epoch."""
     checkpointed: float | None = None
     """Time at which the pod last saved its work, by its annotation, seconds since the epoch."""
+    reservation: str | None = None
+    """Name of the time-window reservation that the pod may use, by its annotation."""
 
     @classmethod
     def of(
@@ -158,6 +160,7 @@ class PodClaim:
             duration=ask.duration,
             grace=ask.grace,
             user=ask.user,
+            reservation=ask.reservation,
             begun=begun,
             checkpointed=checkpointed,
             leaves=leaves,

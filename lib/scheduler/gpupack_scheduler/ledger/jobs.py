@@ -47,6 +47,7 @@ class ShownJob:
         checkpointed_at: time at which it last saved its work, by its annotation; None: unknown.
         grace: seconds that its workers may take to end.
         user: the user that created the job; empty: unknown.
+        reservation: name of the time-window reservation that it may use; None: none.
     """
 
     attempt: AttemptKey
@@ -70,6 +71,7 @@ class ShownJob:
     checkpointed_at: dt.datetime | None = None
     grace: float = 0.0
     user: User = NO_USER
+    reservation: str | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -221,6 +223,7 @@ def _shown(job: PlacedJob, attempt: AttemptKey, pods: tuple[WorkerPod, ...]) -> 
         checkpointed_at=checkpointed_at(job.metadata.annotations),
         grace=job.grace,
         user=user_of(job.metadata),
+        reservation=job.spec.reservation,
     )
 
 

@@ -97,6 +97,7 @@ class PlacedJobSpec(objects.View, frozen=True):
     interconnect: str = "any"
     spread: dict[str, Any] | None = None
     policy: str | None = None
+    reservation: str | None = None
     movable: bool = False
     active_deadline_seconds: float | None = None
     suspend: bool = False

@@ -5,6 +5,7 @@
     requests of the operator, gated pods ─► pending jobs
     statuses and annotations             ─► preemptions and moves
     GPUQuotas and GPUCohorts             ─► quotas, averages
+    GPUReservations                      ─► time windows
 
 The leader, its standbys and the API server observe the same queue. Each change may have notices for
 the operator or for pods. The leader delivers them (queue_owner.py); the others have no use for
@@ -20,8 +21,10 @@ from gpupack_queue import (
     JobId,
     Planner,
     Queue,
+    ReservationId,
     Tenant,
     Wait,
+    WindowReport,
     place_by_policy,
     starving_seconds,
 )
@@ -41,6 +44,7 @@ from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 from gpupack_scheduler.queueing.running.running_holders import RunningHolders
 from gpupack_scheduler.queueing.running.shown_jobs import LearnedDurations
 from gpupack_scheduler.queueing.submissions import Submissions
+from gpupack_scheduler.queueing.windows.reserved_windows import Windows
 
 Places = tuple[Placement, ...]
 
@@ -60,6 +64,7 @@ class ObservedQueue:
         waiting: the pending requests.
         notices: notices of the present call.
         problems: parts of GPUQuotas and GPUCohorts that do not count, by namespace and name.
+        windows: the windows of GPUReservations.
     """
 
     def __init__(
@@ -79,6 +84,7 @@ class ObservedQueue:
         self._learned = LearnedDurations(ledger.jobs, counts=decisions.queue.learn_durations)
         self.admitted_pods = AdmittedPods(ledger, decisions.observed_resources)
         self.draining = DrainActions(ledger)
+        self.windows = Windows(quotas, ledger)
         self.queue = Queue(decisions.queue.as_rules())
         self.operations = Ongoing(
             ledger,
@@ -118,6 +124,7 @@ class ObservedQueue:
     def see(self) -> tuple[Notice, ...]:
         """Apply the changes of ledger and quotas; return the notices."""
         self._see_quotas()
+        self.windows.apply(self.queue, self.now())
         seen, now = self.ledger.changes.take(), self.now()
         self._learned.see(seen.jobs)
         for node in sorted(seen.nodes):
@@ -180,6 +187,7 @@ class ObservedQueue:
         self.queue.clear()
         self.running = self._follow()
         self.operations.clear()
+        self.windows.forget()
         self._configured = -1
         self.ledger.claims.see_all()
 
@@ -208,6 +216,11 @@ class ObservedQueue:
             NotHeld: it does not wait.
         """
         return self.queue.explain(job, self.ledger.cluster, self.now(), self.plan)
+
+    def window_reports(self) -> dict[ReservationId, WindowReport]:
+        """Return what the current or next window of each reservation has and lacks."""
+        reports = self.queue.window_reports(self.ledger.cluster, self.now(), self.plan)
+        return {each.window.reservation: each for each in reversed(reports)}
 
     def copy(self) -> tuple[Queue, Cluster]:
         """Return copies of queue and cluster, for what-if questions in any thread."""

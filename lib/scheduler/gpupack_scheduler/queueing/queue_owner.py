@@ -7,6 +7,7 @@ are not written the claims end, and with them the job's place in the queue: the 
 again, or the watch still shows the pod.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Collection, Iterable
 from math import inf
@@ -16,6 +17,7 @@ from gpupack_crds.gpujob_status import Preemption
 from gpupack_kubeclient import objects
 from gpupack_placement import Cluster, Gang, NodeName, Placement
 from gpupack_queue import Decisions, Job, Queue, Wait, place_by_policy
+from gpupack_queue.window import reservation_of
 from gpupack_scheduler.errors import NotReady
 from gpupack_scheduler.ledger.claims import PodClaim
 from gpupack_scheduler.ledger.workers import AttemptKey
@@ -180,7 +182,9 @@ class QueueOwner:
                 return held
             if self._goes_on:
                 raise NotReady("others are let in first")
-        visitor = waiting_pod(pod, self.observed.quotas.run_limit(pod.namespace))
+        asked = waiting_pod(pod, self.observed.quotas.run_limit(pod.namespace))
+        evicts = self.observed.decisions.queue.preemption.pods
+        visitor = dataclasses.replace(asked, preemptible=evicts)
 
         def plan(cluster: Cluster, job: Job) -> Places | None:
             """Place the pod among `nodes`; pending jobs are planned on all nodes."""
@@ -206,11 +210,13 @@ class QueueOwner:
     def evictions(self) -> Iterable[Eviction]:
         """Return the pods that must end now.
 
-        They end for preemptors, for maintenance, because their node cannot take them, because they
-        use no GPU, because one of their GPUs failed, or because they have run for too long.
+        They end for preemptors, for time windows, for maintenance, because their node cannot take
+        them, because they use no GPU, because one of their GPUs failed, or because they have run
+        for too long.
         """
         return (
             *self.observed.operations.victims.evictions(),
+            *self.observed.windows.evictions(self.queue),
             *self.observed.draining.evictions(self.queue, self.now()),
             *self.observed.admitted_pods.displaced(),
             *self._idling.evictions(self.queue, self.now()),
@@ -262,7 +268,8 @@ class QueueOwner:
             observed.draining.stopped(self.queue, self.now(), settled=settled),
         )
         operations = observed.operations
-        stops, moves = operations.victims.stops(), operations.moves.orders()
+        stops = (*operations.victims.stops(), *observed.windows.stops(self.queue))
+        moves = operations.moves.orders()
         grows = self._admissions.growing()
         notified = tuple(itertools.islice(drained, MAX_NOTIFIED))
         self._deliver(observed.notices.take())
@@ -284,7 +291,10 @@ class QueueOwner:
         """
         operations = self.observed.operations
         for given_up in found.cancelled:
-            operations.cancel(given_up)
+            if reservation_of(given_up.job) is None:
+                operations.cancel(given_up)
+            else:
+                self.queue.release(given_up.job, self._ledger.cluster, stuck=given_up.stuck)
         held_back = [
             each for each in found.admitted if not self._admissions.admit(each, asking=asking)
         ]
@@ -292,4 +302,7 @@ class QueueOwner:
             self.queue.discard(held_back, found.statement, self._ledger.cluster)
         else:
             operations.commit(found.statement, self.now(), asking=asking)
+            for each in found.for_windows:
+                self.queue.reserve_for_window(each, self.now())
+                operations.preemptions.stopped.update(v.reason.value for v in each.victims)
         return not held_back

@@ -182,6 +182,7 @@ class ReadOnlyQueue:
             grace=job.grace,
             user=user_of(job.metadata),
             model_fallback_seconds=job.spec.model_fallback_seconds,
+            reservation=job.spec.reservation,
         )
 
 

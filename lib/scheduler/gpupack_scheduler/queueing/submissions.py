@@ -5,6 +5,7 @@ A GPUJob's attempt is pending from its request until it has its places, or ends,
 not know it. A pod is pending while only gpupack's gate holds it.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Collection
 from typing import Final, TypeAlias
@@ -139,7 +140,10 @@ class Submissions:
 
     def _add(self, ask: QueueRequest, since: float, now: float) -> None:
         self._waiting.add(ask, now)
-        self._queue.submit(ask.job, since)
+        job = ask.job
+        if isinstance(ask, GatedPodRequest):
+            job = dataclasses.replace(job, preemptible=self._decisions.queue.preemption.pods)
+        self._queue.submit(job, since)
 
     def _see_gated(self, pod: objects.Pod, now: float, limit: RunLimit | None) -> None:
         observed, most = self._decisions.observed_resources, self._decisions.max_priority

@@ -191,6 +191,7 @@ def _prepared(
 
 def _with(quotas: QuotaStores, others: Mapping[str, GpuQuotaSpec]) -> QuotaStores:
     made = QuotaStores()
+    made.reservations.items = quotas.reservations.items
     made.cohorts.items, made.quotas.items = quotas.cohorts.items, dict(quotas.quotas.items)
     for namespace, spec in others.items():
         meta = objects.ObjectMeta(name=QUOTA_NAME, namespace=namespace)

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from gpupack_crds import names
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_kubeclient import objects
 from gpupack_placement import Invalid, NodeSelector, Request, Toleration, TolerationOperator
@@ -80,6 +81,8 @@ class PodRequest:
     """Seconds that the pod may take to end, from `grace_of`."""
     user: User = NO_USER
     """The user that created the pod, from `user_of`."""
+    reservation: str | None = None
+    """Name of the time-window reservation that the pod may use, by its annotation."""
 
     def served(self) -> Request:
         """Return the request.
@@ -192,6 +195,7 @@ def _ask(
         duration=duration_of(spec),
         grace=grace_of(spec),
         user=user_of(pod.metadata),
+        reservation=pod.metadata.annotations.get(names.RESERVATION_ANNOTATION),
     )
 
 

@@ -12,7 +12,7 @@ from gpupack_crds.gpujob_status import RunLimit
 from gpupack_crds.job_times import seconds_left
 from gpupack_kubeclient import objects
 from gpupack_placement import Gang, NodeName
-from gpupack_queue import NO_USER, Job, JobId, Tenant, User
+from gpupack_queue import NO_USER, Job, JobId, ReservationId, Tenant, User
 from gpupack_scheduler.ledger.workers import AttemptKey
 from gpupack_scheduler.requests.pod_request import PodRequest
 
@@ -46,6 +46,7 @@ class GangRequest:
         user: the user that created the GPUJob; empty: unknown.
         model_fallback_seconds: waiting time that permits one more of its models, which are in order
             of preference; None: all are permitted at once.
+        reservation: name of the time-window reservation that it may use; None: none.
     """
 
     attempt: AttemptKey
@@ -64,6 +65,7 @@ class GangRequest:
     grace: float = 0.0
     user: User = NO_USER
     model_fallback_seconds: float | None = None
+    reservation: str | None = None
 
     @property
     def namespace(self) -> str:
@@ -99,6 +101,7 @@ class GangRequest:
             grace_seconds=self.grace,
             user=self.user,
             model_fallback_seconds=self.model_fallback_seconds,
+            reservation=reservation_id(self.namespace, self.reservation),
         )
 
 
@@ -154,6 +157,7 @@ def waiting_pod(ask: PodRequest, limit: RunLimit | None = None) -> Job:
         grace_seconds=ask.grace,
         user=ask.user,
         name=f"{POD_NAME}{ask.name}",
+        reservation=reservation_id(ask.namespace, ask.reservation),
     )
     return limited(job, limit)
 
@@ -167,6 +171,11 @@ def limited(job: Job, limit: RunLimit | None) -> Job:
     if seconds is not None and job.duration is not None and job.duration <= seconds:
         seconds = None
     return job if seconds == job.estimate else dataclasses.replace(job, estimate=seconds)
+
+
+def reservation_id(namespace: str, name: str | None) -> ReservationId | None:
+    """Return the ID of a time-window reservation; None: no name is given."""
+    return ReservationId(f"{namespace}/{name}") if name else None
 
 
 def job_id(attempt: AttemptKey) -> JobId:

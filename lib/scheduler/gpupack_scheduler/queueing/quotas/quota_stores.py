@@ -16,7 +16,7 @@ from gpupack_crds.cohort_rules import nearest_rule, run_limit
 from gpupack_crds.gpucohort import CLUSTER_NAME, GpuCohortSpec
 from gpupack_crds.gpujob_status import RunLimit
 from gpupack_crds.gpuquota import QUOTA_NAME
-from gpupack_crds.kinds import GpuCohort, GpuQuota
+from gpupack_crds.kinds import GpuCohort, GpuQuota, GpuReservation
 from gpupack_crds.quota import ANY_MODEL, MAX_MODELS, ModelLimit, Weight
 from gpupack_crds.wire import Wire
 from gpupack_devices.models import matches_model, words
@@ -35,7 +35,7 @@ from gpupack_queue import (
     Tenant,
 )
 
-Q = TypeVar("Q", GpuQuota, GpuCohort)
+Q = TypeVar("Q", GpuQuota, GpuCohort, GpuReservation)
 R = TypeVar("R")
 
 ORDERS: Final = {"Strict": OrderPolicy.STRICT, "BestEffort": OrderPolicy.BEST_EFFORT}
@@ -99,7 +99,7 @@ class QuotaReading:
 
 
 class QuotaStores:
-    """The stores of both kinds.
+    """The stores of quotas, cohorts and reservations.
 
     Attributes:
         changes: number of changes of effective values.
@@ -111,6 +111,7 @@ class QuotaStores:
         self.on_change: Callable[[], None] = lambda: None
         self.quotas: ObservedStore[GpuQuota] = ObservedStore(self._changed)
         self.cohorts: ObservedStore[GpuCohort] = ObservedStore(self._changed)
+        self.reservations: ObservedStore[GpuReservation] = ObservedStore(self._changed)
 
     def _changed(self) -> None:
         self.changes += 1

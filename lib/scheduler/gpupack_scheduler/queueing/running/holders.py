@@ -28,7 +28,12 @@ from gpupack_scheduler.ledger.jobs import ShownJob
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.terminating import TerminatingHolder
 from gpupack_scheduler.ledger.workers import AttemptKey, WorkerKey
-from gpupack_scheduler.queueing.pending.request import POD_NAME, extra_worker, job_id
+from gpupack_scheduler.queueing.pending.request import (
+    POD_NAME,
+    extra_worker,
+    job_id,
+    reservation_id,
+)
 from gpupack_scheduler.requests import gang_request, sharing
 
 
@@ -111,6 +116,7 @@ def gang_job(
         grace_seconds=shown.grace if shown else 0.0,
         user=shown.user if shown else NO_USER,
         model_fallback_seconds=job.spec.model_fallback_seconds if job and is_read else None,
+        reservation=reservation_id(attempt.namespace, shown.reservation) if shown else None,
     )
 
 
@@ -134,6 +140,7 @@ def pod_job(
         duration=pod.duration,
         grace_seconds=pod.grace,
         user=pod.user,
+        reservation=reservation_id(pod.namespace, pod.reservation),
         preemptible=evicts,
     )
 
