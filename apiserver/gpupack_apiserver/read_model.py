@@ -10,7 +10,7 @@ from gpupack_apiserver.positions import Positions
 from gpupack_apiserver.priority_classes import PriorityClasses
 from gpupack_apiserver.settings import Settings
 from gpupack_apiserver.shown_job import SHOWN_JOBS, ShownJob
-from gpupack_crds.kinds import GPUCOHORTS, GPUNODES, GPUQUOTAS
+from gpupack_crds.kinds import GPUCOHORTS, GPUNODES, GPUQUOTAS, GPURESERVATIONS
 from gpupack_kubeclient.client import Api
 from gpupack_kubeclient.reflector import Reflector
 from gpupack_kubeclient.resources import NODES, PRIORITY_CLASSES
@@ -64,7 +64,7 @@ class ReadModel:
 
     Attributes:
         ledger: what is held.
-        quotas: GPUQuotas and GPUCohorts.
+        quotas: GPUQuotas, GPUCohorts and GPUReservations.
         jobs: GPUJobs.
         policies: the extender's placement policies; a task to run.
         classes: PriorityClasses.
@@ -108,6 +108,7 @@ class ReadModel:
             "gpujobs": Reflector(api, SHOWN_JOBS, self.jobs),
             "gpuquotas": Reflector(api, GPUQUOTAS, self.quotas.quotas),
             "gpucohorts": Reflector(api, GPUCOHORTS, self.quotas.cohorts),
+            "gpureservations": Reflector(api, GPURESERVATIONS, self.quotas.reservations),
             "pods": Reflector(api, WATCHED_PODS, self.ledger.pods),
             "priorityclasses": Reflector(api, PRIORITY_CLASSES, self.classes),
         }

@@ -33,6 +33,7 @@ export type WhatIf = Sent<Schemas["Outcome"]>;
 
 export type Quota = Sent<Schemas["QuotaView"]>;
 export type QuotaSeries = Sent<Schemas["QuotaSeries"]>;
+export type Reservation = Sent<Schemas["ReservationView"]>;
 export type QuotaHistory = Sent<Schemas["History"]>;
 
 export type CostRow = Sent<Schemas["CostRow"]>;

@@ -191,6 +191,23 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/api/v1/gpu/reservations": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /** Reservations */
+        readonly get: operations["ApiV1GpuReservationsReservations"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/api/v1/gpu/holders": {
         readonly parameters: {
             readonly query?: never;
@@ -661,6 +678,12 @@ export interface components {
              * @default []
              */
             readonly gpus: readonly (components["schemas"]["ModelLimit"] | unknown)[];
+            /**
+             * @description Order of pending jobs of equal priority within the namespace. Age: the oldest first. UserFairShare: first the jobs of the user that uses the smallest part of the cluster's GPUs, then the oldest; the user is in the annotation gpupack.dev/created-by. Default: Age.
+             * @default Age
+             * @enum {string}
+             */
+            readonly jobOrder: "Age" | "UserFairShare";
         };
         /**
          * Group
@@ -956,6 +979,31 @@ export interface components {
         readonly Rerun: {
             /** @default  */
             readonly name: string;
+        };
+        /** ReservationView */
+        readonly ReservationView: {
+            readonly namespace: string;
+            readonly name: string;
+            readonly model: string;
+            readonly gpus: string;
+            readonly phase: string;
+            readonly window_start: string;
+            readonly window_end: string;
+            readonly used: string;
+            readonly held: string;
+            readonly missing: string;
+            readonly recurrence: string;
+            readonly problem: string;
+        };
+        /** Reservations */
+        readonly Reservations: {
+            readonly reservations: readonly components["schemas"]["ReservationView"][];
+            /** @default true */
+            readonly may_list: boolean;
+            /** @default 0 */
+            readonly total: number;
+            /** @default  */
+            readonly next: string;
         };
         /** Sample */
         readonly Sample: {
@@ -1778,6 +1826,78 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["History"];
+                };
+            };
+            /** @description A field or parameter is not valid, or is unknown. */
+            readonly 400: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token or certificate is not valid, or a token is needed. */
+            readonly 401: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The caller lacks a permission. */
+            readonly 403: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The caller sends too many requests. */
+            readonly 429: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The cluster's state is not known now. */
+            readonly 503: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly ApiV1GpuReservationsReservations: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Only this namespace; empty: all that the caller may see. */
+                readonly namespace?: string;
+                /** @description Maximum entries. */
+                readonly limit?: number;
+                /** @description `next` of the previous page. */
+                readonly after?: string;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Request fulfilled, document follows */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Reservations"];
                 };
             };
             /** @description A field or parameter is not valid, or is unknown. */

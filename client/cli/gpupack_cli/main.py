@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "queue": "List pending jobs and pods, and why they wait.",
     "quota": "List quotas and their usage.",
     "rerun": "Create a new job from the spec of a finished one.",
+    "reservations": "List time-window reservations and their windows.",
     "resume": "Put a suspended job back into the queue.",
     "snapshot": "Write the cluster's state for the simulator.",
     "submit": "Run a command as a GPUJob, and show its output.",

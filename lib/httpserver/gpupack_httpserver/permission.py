@@ -12,6 +12,7 @@ ROLES: Final = {
     "update gpunodes/summary": "gpupack-api-administrator",
     "list gpujobs": "gpupack-view",
     "list gpuquotas": "gpupack-view",
+    "list gpureservations": "gpupack-view",
     "create gpujobs": "gpupack-edit",
     "list pods": "view",
     "get /metrics": "gpupack-metrics-reader",

@@ -29,6 +29,7 @@ from gpupack_apiserver.shown_job import ShownJob
 from gpupack_crds.kinds import GpuQuota
 from gpupack_scheduler.decisions import Decisions
 
+LISTED = ("gpujobs", "gpuquotas", "gpureservations", "pods")
 CLUSTER = "gpunodes/summary"
 
 
@@ -47,9 +48,9 @@ class Reviewer(ApiServer):
         self.tried = []
         """Received dry runs: query and body."""
         self.users = {f"{name}-token": (name, []) for name in ("admin", "tenant", "other")}
-        self.rights = {("admin", kind, "") for kind in ("gpujobs", "gpuquotas", "pods")}
+        self.rights = {("admin", kind, "") for kind in LISTED}
         self.rights |= {(name, CLUSTER, "") for name in ("admin", "tenant", "other")}
-        self.rights |= {("tenant", kind, "team") for kind in ("gpujobs", "gpuquotas", "pods")}
+        self.rights |= {("tenant", kind, "team") for kind in LISTED}
 
     async def review(self, request):
         self.reviews += 1

@@ -10,6 +10,7 @@ import { Nothing } from "../parts/nothing.tsx";
 import { Empty, Loading, Missing } from "../parts/notice.tsx";
 import { Scope, scope } from "../parts/scope.tsx";
 import { type Column, Table } from "../parts/table.tsx";
+import { ReservationsSection } from "./reservations.tsx";
 
 const CHARTS = 24;
 
@@ -89,6 +90,7 @@ export function QuotasView() {
               sort="namespace"
             />
           </div>
+          <ReservationsSection />
           <h2>The last hour</h2>
           {past.problem && !past.value ? (
             <Missing what="History" problem={past.problem} again={past.again} />
