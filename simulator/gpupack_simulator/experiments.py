@@ -160,6 +160,7 @@ class Scripted:
             discipline=given.discipline,
             queue=given.rules(),
             quotas=given.quotas,
+            windows=given.windows,
             grace=given.queue.preemption.grace,
             seed=seed,
             time_unit=given.time_unit,

@@ -85,6 +85,8 @@ class Job:
     model_fallback: float | None = None
     """Time of waiting that permits one more of its models, which are in order of preference; None:
     all are permitted from the start."""
+    reservation: str = ""
+    """Time-window reservation of its tenant whose GPUs it may use; empty: none."""
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Execution of the queue's decisions: the cluster's holdings and the progress of jobs."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from math import inf
 from typing import Final
@@ -55,6 +56,8 @@ class JobDispatcher:
         discipline = discipline_named(settings.discipline) if queue is None else queue
         self.cluster = cluster
         self.queue = _queue(discipline, settings.quotas)
+        if isinstance(self.queue, q.Queue):
+            self.queue.set_windows(settings.windows)
         self.events = EventQueue()
         self.now = 0.0
         self.entries: list[JobState] = []
@@ -93,6 +96,7 @@ class JobDispatcher:
             grace_seconds=self._grace,
             user=q.User(job.user),
             model_fallback_seconds=job.model_fallback,
+            reservation=_reservation(job),
         )
         entry = self._by_id[job.id] = JobState(job, asked, waiting_since=self.now)
         self.entries.append(entry)
@@ -137,6 +141,8 @@ class JobDispatcher:
             self._admit(admit)
         for preempt in decisions.preemptions:
             self._preempt(preempt)
+        for reserved in decisions.for_windows:
+            self._preempt_for_window(reserved)
         for consolidation in decisions.consolidations:
             self._consolidate(consolidation)
         for move in decisions.moves:
@@ -145,7 +151,7 @@ class JobDispatcher:
         for given_up in decisions.cancelled:
             self.queue.release(given_up.job, self.cluster, stuck=given_up.stuck)
         stopped = decisions.preemptions or decisions.moves or decisions.consolidations
-        return bool(stopped or decisions.cancelled)
+        return bool(stopped or decisions.for_windows or decisions.cancelled)
 
     def _admit(self, admit: q.Admit) -> None:
         entry = self._by_id.get(admit.job)
@@ -312,7 +318,15 @@ class JobDispatcher:
 
     def _preempt(self, decision: q.Preempt) -> None:
         self.queue.reserve(decision, self.cluster, self.now)
-        for victim in decision.victims:
+        self._stop_victims(decision.victims)
+
+    def _preempt_for_window(self, decision: q.PreemptForWindow) -> None:
+        if isinstance(self.queue, q.Queue):
+            self.queue.reserve_for_window(decision, self.now)
+            self._stop_victims(decision.victims)
+
+    def _stop_victims(self, victims: Iterable[q.Victim]) -> None:
+        for victim in victims:
             extra = self._extras.get(victim.job)
             if extra is not None and not self._grace:
                 self._remove_worker(victim.job)
@@ -427,6 +441,10 @@ class JobDispatcher:
         for worker in range(len(entry.placements)):
             self.cluster.give_back(holder_name(entry.job.id, worker))
         self.queue.end(entry.job.id, self.cluster, self.now)
+
+
+def _reservation(job: Job) -> q.ReservationId | None:
+    return q.ReservationId(f"{job.tenant}/{job.reservation}") if job.reservation else None
 
 
 def _kind(job: Job) -> str:

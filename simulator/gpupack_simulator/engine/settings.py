@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from gpupack_placement import DeviceUuid, RequestMix
-from gpupack_queue import Quotas
+from gpupack_queue import Quotas, Window
 from gpupack_simulator.disciplines import Discipline
 from gpupack_simulator.engine.maintenance import Maintenance, Presence
 from gpupack_simulator.engine.own_queue import JobQueue
@@ -51,6 +51,8 @@ class Settings:
     name for the record."""
     quotas: Quotas | None = None
     """Quotas of tenants; None: there are none."""
+    windows: tuple[Window, ...] = ()
+    """Windows of time-window reservations."""
     grace: float = 0.0
     """Grace period: how long a job runs on after it is preempted."""
     seed: int = 0
@@ -81,6 +83,8 @@ class Settings:
         own = self.queue is not None and not isinstance(self.queue, Discipline)
         if own and self.quotas is not None:
             raise InvalidParameter("a queue of one's own keeps quotas itself; give it none")
+        if own and self.windows:
+            raise InvalidParameter("a queue of one's own has no reservations; give it none")
         slowest = min(self.speeds.values(), default=1.0)
         if not slowest > 0:
             raise InvalidParameter(f"a GPU's speed is {slowest:g}; it must be positive")

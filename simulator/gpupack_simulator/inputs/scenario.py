@@ -25,6 +25,8 @@
     quotas:
       - {tenant: vision, cohort: research, gpus: {H100: {nominal: 8, lendingLimit: 4}, "*": 2}}
       - {tenant: speech, cohort: research, weight: 3}
+    reservations:             # GPUs of a tenant from one time to another; jobs name them
+      - {name: lab, tenant: vision, model: H100, gpus: 4, from: 9, to: 17, every: 24, times: 5}
 
 Nodes have, and each worker of a job takes, `resources` besides these, by name: `{rdma/hca: 1}`.
 
@@ -52,6 +54,9 @@ quota, jobs of the user who uses least go first. Quotas count GPUs, "*" those of
 quota names. A weight is 0, or 0.001 to 1000. A node has plenty of what its entry omits. `count`
 makes several nodes, NAME-0 and on. A job does not request what its entry omits; without `duration`
 it never ends.
+
+A job with `reservation: lab` uses the GPUs of its tenant's reservation of that name. `nodes` and
+`gpusPerNode` reserve whole nodes instead of `gpus`. A tenant reserves at most its nominal quota.
 """
 
 from collections.abc import Callable
@@ -64,7 +69,7 @@ from typing import Any, Final, Literal, TypeVar
 from msgspec import Struct, field
 
 from gpupack_placement import DecisionError, Node
-from gpupack_queue import Quotas
+from gpupack_queue import Quotas, Window
 from gpupack_simulator.disciplines import Discipline, discipline_named
 from gpupack_simulator.engine.maintenance import Maintenance, Presence
 from gpupack_simulator.errors import SimulatorError
@@ -77,6 +82,12 @@ from gpupack_simulator.inputs.quotas import (
     cohort_of,
     quota_of,
     rules_of,
+)
+from gpupack_simulator.inputs.reservations import (
+    ReservationSpec,
+    require_within_quotas,
+    reservation_id,
+    windows_of,
 )
 from gpupack_simulator.inputs.specs import (
     FailureSpec,
@@ -130,6 +141,7 @@ class Scenario:
     rates: FailureRates = NEVER
     queue: QueueSpec = with_default(default_factory=QueueSpec)
     quotas: Quotas = with_default(default_factory=Quotas)
+    windows: tuple[Window, ...] = ()
 
     def rules(self) -> Discipline:
         """Return the rules of the discipline with the scenario's changes."""
@@ -138,7 +150,7 @@ class Scenario:
 
 MAX_GPUS: Final = 1_000_000
 """Maximum number of GPUs; a node without any counts as one."""
-_LISTS = ("nodes", "jobs", "failures", "maintenance", "quotas", "cohorts")
+_LISTS = ("nodes", "jobs", "failures", "maintenance", "quotas", "cohorts", "reservations")
 
 
 def read_scenario(
@@ -221,7 +233,8 @@ class Reading:
             presence=tuple(self._presence),
             rates=rates,
             queue=frame.queue,
-            quotas=self.quotas(top),
+            quotas=(quotas := self.quotas(top)),
+            windows=self.windows(top.get("reservations"), quotas),
         )
 
     def jobs(self, data: Any) -> tuple[Job, ...]:
@@ -261,6 +274,19 @@ class Reading:
         cohorts = self._made(top.get("cohorts"), CohortSpec, ("cohorts", "name"), cohort_of)
         made = self._attempt("cohorts", lambda: Quotas(tuple(quotas), tuple(cohorts)))
         return made or Quotas()
+
+    def windows(self, data: Any, quotas: Quotas) -> tuple[Window, ...]:
+        """Read the entries of `reservations`."""
+        specs: dict[str, ReservationSpec] = {}
+        for path, spec in items(
+            data, ReservationSpec, "reservations", self._document, self._faults
+        ):
+            name = reservation_id(spec.tenant, spec.name)
+            if name in specs:
+                self._fault(f"{path}.name", f"there is a reservation {name} above")
+            specs[name] = spec
+        self._attempt("reservations", lambda: require_within_quotas([*specs.values()], quotas))
+        return tuple(window for spec in specs.values() for window in windows_of(spec))
 
     def _made(
         self, data: Any, into: type[S], called: tuple[str, str], make: Callable[[S], T]

@@ -105,6 +105,7 @@ class JobSpec(Struct, rename="camel", forbid_unknown_fields=True):
     priority: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
     tenant: str = ""
     user: str = ""
+    reservation: str = ""
     preemptible: bool = True
     movable: bool = False
     checkpoint: Positive = inf
@@ -187,6 +188,7 @@ def jobs_of(spec: JobSpec) -> Iterator[Job]:
             walltime=spec.walltime,
             user=spec.user,
             model_fallback=spec.gpu_model_fallback.after if spec.gpu_model_fallback else None,
+            reservation=spec.reservation,
         )
 
 
