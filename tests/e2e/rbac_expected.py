@@ -80,6 +80,7 @@ IN_ANY_NAMESPACE = {
     "gpupack-api": ASKS_WHO_CALLS
     | {
         ("gpucohorts.gpupack.dev", "", "list watch"),
+        ("gpureservations.gpupack.dev", "", "list watch"),
         ("gpujobs.gpupack.dev", "", "list watch"),
         ("gpujobs.gpupack.dev/costcaller", "", "create"),
         ("gpunodes.gpupack.dev", "", "list watch"),
@@ -129,6 +130,8 @@ IN_ANY_NAMESPACE = {
     | {
         ("gpucohorts.gpupack.dev", "", "create list watch"),
         ("gpucohorts.gpupack.dev/status", "", "update"),
+        ("gpureservations.gpupack.dev", "", "list watch"),
+        ("gpureservations.gpupack.dev/status", "", "update"),
         ("gpujobs.gpupack.dev", "", "get list watch"),
         ("gpunodes.gpupack.dev", "", "list watch"),
         ("gpunodes.gpupack.dev/status", "", "patch"),
