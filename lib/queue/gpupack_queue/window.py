@@ -74,7 +74,7 @@ class Window:
         part = "" if request == self.request else "+"
         return Job(
             JobId(f"{_HOLDER}{self.reservation}{part}"),
-            Gang(units, request),
+            Gang.of(units, request),
             tenant=self.tenant,
             priority=HOLDER_PRIORITY,
             reservation=self.reservation,

@@ -153,8 +153,8 @@ def test_the_jobs_of_a_window_never_wait_for_others_within_its_amount(drawn):
         )
         waiting = [job for job in world.queue.jobs() if job.reservation == each.reservation]
         if used == 0 and waiting:
-            smallest = min(job.gang.workers * job.gang.request.gpus for job in waiting)
-            fits_a_unit = min(job.gang.request.gpus for job in waiting) <= each.request.gpus
+            smallest = min(job.gang.milli // 1000 for job in waiting)
+            fits_a_unit = min(job.gang.requests[0].gpus for job in waiting) <= each.request.gpus
             assert smallest > each.units * each.request.gpus or not fits_a_unit
 
     run(world, windows, jobs, check)

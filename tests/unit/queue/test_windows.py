@@ -238,7 +238,7 @@ def test_what_if_answers_what_happens_before_and_in_a_window():
     queue, cluster = world.queue.copy(max_reservations=4), world.cluster.fork()
     question = WhatIf(queue, cluster, world.plan, world.now)
     question.settle()
-    job = Job(JobId("ours"), Gang(1, Request(gpus=1)), tenant=Tenant("lab"), **of_day())
+    job = Job(JobId("ours"), Gang.of(1, Request(gpus=1)), tenant=Tenant("lab"), **of_day())
     assert isinstance(question.answer(job), PredictedStart)
 
 
@@ -251,10 +251,10 @@ def test_a_window_of_no_whole_gpu_or_without_length_is_refused():
 
 def test_a_job_of_an_ungated_pod_respects_windows_and_uses_its_own():
     world = lab().decide(at=100)
-    foreign = Job(JobId("pod/1"), Gang(1, Request(gpus=1)), tenant=Tenant("web"))
+    foreign = Job(JobId("pod/1"), Gang.of(1, Request(gpus=1)), tenant=Tenant("web"))
     found = world.queue.try_admit(foreign, world.cluster, world.now, world.plan)
     assert isinstance(found, Wait)
     assert found.reason is WaitReason.RESERVED_FOR_WINDOW
-    own = Job(JobId("pod/2"), Gang(1, Request(gpus=1)), tenant=Tenant("lab"), **of_day())
+    own = Job(JobId("pod/2"), Gang.of(1, Request(gpus=1)), tenant=Tenant("lab"), **of_day())
     found = world.queue.try_admit(own, world.cluster, world.now, world.plan)
     assert not isinstance(found, Wait)

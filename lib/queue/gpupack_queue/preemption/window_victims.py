@@ -195,8 +195,8 @@ class _Search:
         self, unit: Job, cluster: Cluster, kind: type[PreemptionPolicy]
     ) -> list[RunningJob]:
         quota = self._state.quota
-        keys = frozenset(quota.keys.allowed(cluster, unit.gang.request))
-        with self._counted(self._needed - unit.gang.request.milli):
+        keys = frozenset(quota.keys.allowed(cluster, self._window.request.models))
+        with self._counted(self._needed - unit.gang.milli):
             policy = kind(quota, unit, keys, may_preempt_own=True)
             candidates, later = self._state.running.table.candidates(
                 self._protected_seconds(policy), self._now, self._spared(kind)

@@ -96,7 +96,7 @@ def place_units(
         places = _most(cluster, holder, plan) if holder is not None else ()
         missing += (units - len(places)) * request.milli
         if holder is not None and places:
-            held = replace(holder, gang=Gang(len(places), request))
+            held = replace(holder, gang=Gang.of(len(places), request))
             adopt_job(cluster, held, places)
             found.append((held, places))
     return found, missing
@@ -104,10 +104,10 @@ def place_units(
 
 def _most(cluster: Cluster, holder: Job, plan: Planner) -> Places:
     """Return places of as many units as fit."""
-    request = holder.gang.request
+    request = holder.gang.requests[0]
     units = min(holder.gang.workers, int(worker_slots(cluster, request).sum()))
     while units > 0:
-        places = plan(cluster, replace(holder, gang=Gang(units, request)))
+        places = plan(cluster, replace(holder, gang=Gang.of(units, request)))
         if places is not None:
             return places
         units //= 2

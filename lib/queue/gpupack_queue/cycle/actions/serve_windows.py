@@ -34,7 +34,7 @@ class ServeWindows:
                 continue
             if job.tenant in cycle.restrictions.excluded or cycle.is_full():
                 return
-            milli = job.gang.request.milli * job.gang.workers
+            milli = job.gang.milli
             if milli > cycle.holds.remaining(window):
                 continue
             if isinstance(cycle.try_admit_to(window, entry), Now):
