@@ -26,7 +26,7 @@ def users(kube):
 def submit(kube, judged, tmp_path, user, name):
     """Submit a job as this user, which writes another name."""
     body = judged.job(name, seconds=8)
-    body["metadata"].setdefault("annotations", {})[CREATED_BY] = "somebody-else"
+    body["metadata"].setdefault("annotations", {})[CREATED_BY] = "another-user"
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps(body))
     kube.insist("--as", user, "create", "-f", str(path))

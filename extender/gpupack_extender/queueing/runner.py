@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 0.05
 """Pause between two runs: changes during it are processed together. kube-scheduler has up to
-MAX_ADMITTED_PODS pods to bind meanwhile, which is more than it binds in this time."""
+MAX_ADMITTED_PODS pods to bind in the meantime, which is more than it binds in this time."""
 LONGEST_SECONDS: Final = 1.0
 """Longest time without a run: readiness changes with time, and holds expire."""
 TAKEOVER_SECONDS: Final = 0.05

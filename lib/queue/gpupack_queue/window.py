@@ -69,7 +69,7 @@ class Window:
     def holder(self, request: Request, units: int) -> Job:
         """Return what holds so many units of the request for the window, as a job.
 
-        The part of a unit that is left beside a smaller job is held by another holder.
+        The part of a unit that a smaller job leaves is held by another holder.
         """
         part = "" if request == self.request else "+"
         return Job(

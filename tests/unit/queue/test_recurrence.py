@@ -92,9 +92,9 @@ def claim(name, gpus, *intervals, model="T4", declared=0.0):
 def test_a_namespace_reserves_at_most_what_its_quota_guarantees_at_any_time():
     first = claim("lab/a", 5, (0, 10), (20, 30), declared=1)
     apart = claim("lab/b", 8, (10, 20), declared=2)
-    beside = claim("lab/c", 3, (25, 40), declared=3)
+    together = claim("lab/c", 3, (25, 40), declared=3)
     too_much = claim("lab/d", 4, (5, 7), declared=4)
-    found = refused((too_much, beside, apart, first), TREE)
+    found = refused((too_much, together, apart, first), TREE)
     assert set(found) == {"lab/d"}
     assert (found["lab/d"].nominal, found["lab/d"].others, found["lab/d"].at) == (8000, 5000, 5)
 

@@ -128,7 +128,7 @@ def test_failed_attempts_of_cycles_on_a_copy_are_not_repeated():
 
 
 def test_a_second_question_does_not_compute_never_again(monkeypatch):
-    """The queue itself runs no cycles, as in the API server. Running jobs change meanwhile."""
+    """The queue itself runs no cycles, as in the API server. Running jobs change in between."""
     world = World(node("n1", 2), quotas=[quota("poor", limit(1, borrowing=0))])
     world.submit("typo", 3).submit("much", 2, "poor").runs("a", "n1/0").runs("b", "n1/1")
     world.submit("next")

@@ -62,7 +62,7 @@ def whole_units(drawn):
 
 
 def fits(world, reserved, others):
-    """Tell whether the units of a window fit beside these jobs."""
+    """Tell whether the units of a window fit together with these jobs."""
     free = {n.name: len(n.devices) for n in world.cluster.nodes()}
     for name in others:
         for place in world.running[name]:

@@ -19,7 +19,7 @@ from gpupack_queue.quotas.quota_usage import QuotaUsage
 from gpupack_queue.running.running_jobs import RunningJobs
 
 MAX_USERS: Final = 32
-"""The maximum number of users of a tenant that are told apart at a time.
+"""The maximum number of users of a tenant that count separately at a time.
 
 Any user of a namespace may create service accounts. Each user costs a class of jobs for each
 request, which a cycle looks at.
