@@ -36,6 +36,10 @@ def models(system, node):
     return {each["model"] for each in devices_of(system, node)}
 
 
+def is_listed(system, node):
+    return any(each["metadata"]["name"] == node for each in system.gpunodes())
+
+
 @pytest.fixture
 def other(idle, cluster, system):
     """The last node, whose GPUs are of another model until the test ends."""
@@ -50,7 +54,7 @@ def other(idle, cluster, system):
         write(system, node, before)
         wait_for(lambda: MODEL not in models(system, node), seconds=60, what="its own GPUs")
         system.insist("delete", "gpunode", node)
-        wait_for(lambda: models(system, node), seconds=60, what="the node has its own GPUs alone")
+        wait_for(lambda: is_listed(system, node), seconds=60, what="its own GPUs alone")
 
 
 def message(kube, name):

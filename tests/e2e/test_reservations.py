@@ -38,7 +38,7 @@ def quota(nominal):
 
 
 def gpunodes(kube):
-    return [each["status"] for each in kube.get("gpunodes")["items"] if each.get("status")]
+    return [each["status"] for each in kube.gpunodes() if each.get("status")]
 
 
 @pytest.fixture

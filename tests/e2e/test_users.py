@@ -10,22 +10,23 @@ CREATED_BY = "gpupack.dev/created-by"
 
 @pytest.fixture
 def users(kube):
-    """Two users of this namespace, whose users take turns."""
+    """Users of this namespace, which take turns and together have two GPUs at a time."""
     kube.submit(
         {
             "apiVersion": "gpupack.dev/v1beta1",
             "kind": "GPUQuota",
             "metadata": {"name": "default"},
-            "spec": {"jobOrder": "UserFairShare", "gpus": [{"model": "*", "borrowingLimit": 1}]},
+            "spec": {"jobOrder": "UserFairShare", "gpus": [{"model": "*", "borrowingLimit": 2}]},
         }
     )
     kube.insist("create", "role", "gpujobs", "--verb=*", "--resource=gpujobs.gpupack.dev")
-    kube.insist("create", "rolebinding", "gpujobs", "--role=gpujobs", "--user=ann", "--user=bob")
+    users = [f"--user={name}" for name in ("ann", "bob", "carol")]
+    kube.insist("create", "rolebinding", "gpujobs", "--role=gpujobs", *users)
 
 
 def submit(kube, judged, tmp_path, user, name):
     """Submit a job as this user, which writes another name."""
-    body = judged.job(name, seconds=8)
+    body = judged.job(name, seconds=300)
     body["metadata"].setdefault("annotations", {})[CREATED_BY] = "another-user"
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps(body))
@@ -35,11 +36,14 @@ def submit(kube, judged, tmp_path, user, name):
 def test_the_user_without_running_jobs_goes_before_an_older_job_of_another_user(
     kube, users, judged, tmp_path
 ):
-    submit(kube, judged, tmp_path, "ann", "first")
-    kube.wait_phase("first", "Running")
+    for user, name in (("ann", "first"), ("carol", "ends")):
+        submit(kube, judged, tmp_path, user, name)
+        kube.wait_phase(name, "Running")
     submit(kube, judged, tmp_path, "ann", "second")
+    kube.wait_reason("second", "BorrowingLimitExceeded")
     submit(kube, judged, tmp_path, "bob", "third")
     assert kube.gpujob("third")["metadata"]["annotations"][CREATED_BY] == "bob"
-    third = kube.wait_phase("third", "Running", "Succeeded", seconds=90)["status"]
-    second = kube.wait_phase("second", "Running", "Succeeded", seconds=90)["status"]
-    assert third["startedAt"] < second["startedAt"]
+    kube.wait_reason("third", "BorrowingLimitExceeded")
+    kube.delete("gpujob", "ends")
+    kube.wait_phase("third", "Running")
+    assert kube.phase("second") == "Pending"

@@ -27,7 +27,7 @@ def asking(planned):
 
 def test_an_onlooker_plans_the_pod_that_admission_made():
     planned = {"spec": pod_spec("20", nodeSelector={"pool": "gold"})}
-    request = gang_request.of_placed(asking(planned), ()).request
+    (request,) = gang_request.of_placed(asking(planned), ()).requests
     assert (request.cpu, request.selector.labels) == (20_000, (("pool", "gold"),))
 
 

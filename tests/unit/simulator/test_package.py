@@ -54,6 +54,8 @@ def test_required_packages_are_exactly_the_imported_ones(component):
     needed = {
         OURS.get(name) or known.get(name, [name.replace("_", "-")])[0].lower() for name in others
     }
+    if "zoneinfo" in found:
+        needed.add("tzdata")  # the time zones, on systems without them
     assert needed == {name for name, _ in requirements(component)}
 
 

@@ -33,6 +33,7 @@ OPTIONAL_POLICIES: Final = {
     "gpupack-ephemeral-containers": "admission.checkPods",
     "gpupack-hosts": "admission.protectHosts.enabled",
     "gpupack-host-annotations": "admission.protectHosts.enabled",
+    "gpupack-users": "admission.gatePods",
     "gpupack-withheld": "admission.warnWithheld",
     "gpupack-workloads": "admission.warnWorkloads",
 }
