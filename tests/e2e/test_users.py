@@ -44,6 +44,8 @@ def test_the_user_without_running_jobs_goes_before_an_older_job_of_another_user(
     submit(kube, judged, tmp_path, "bob", "third")
     assert kube.gpujob("third")["metadata"]["annotations"][CREATED_BY] == "bob"
     kube.wait_reason("third", "BorrowingLimitExceeded")
+    kube.insist("annotate", "--overwrite", "gpujob/third", f"{CREATED_BY}=ann")
+    assert kube.gpujob("third")["metadata"]["annotations"][CREATED_BY] == "bob"
     kube.delete("gpujob", "ends")
     kube.wait_phase("third", "Running")
     assert kube.phase("second") == "Pending"

@@ -24,6 +24,7 @@ REQUIRED_POLICIES: Final = (
     "gpupack-operator-pods",
     "gpupack-scheduler",
     "gpupack-scheduler-nodes",
+    "gpupack-users",
 )
 OPTIONAL_POLICIES: Final = {
     "gpupack-devices": "admission.protectDevices",
@@ -33,7 +34,6 @@ OPTIONAL_POLICIES: Final = {
     "gpupack-ephemeral-containers": "admission.checkPods",
     "gpupack-hosts": "admission.protectHosts.enabled",
     "gpupack-host-annotations": "admission.protectHosts.enabled",
-    "gpupack-users": "admission.gatePods",
     "gpupack-withheld": "admission.warnWithheld",
     "gpupack-workloads": "admission.warnWorkloads",
 }
