@@ -23,7 +23,13 @@ const COLUMNS: readonly Column<Reservation>[] = [
     order: (a, b) => byName(keyOf(a), keyOf(b)),
     cell: keyOf,
   },
-  { key: "model", title: "Model", width: "minmax(60px, 1fr)", wideOnly: true, cell: (r) => r.model },
+  {
+    key: "model",
+    title: "Model",
+    width: "minmax(60px, 1fr)",
+    wideOnly: true,
+    cell: (r) => r.model,
+  },
   { key: "phase", title: "Phase", width: "80px", cell: (r) => r.phase },
   {
     key: "window_start",
