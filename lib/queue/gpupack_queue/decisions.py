@@ -97,9 +97,10 @@ class Consolidate:
 
 @dataclass(frozen=True, slots=True)
 class CancelReservation:
-    """The end of a reservation: the victims, or the job itself, did not end or return in time.
+    """The end of a reservation that did not lead to a start.
 
-    `stuck` has the victims that have not ended. It is empty where the job no longer fits.
+    Its victims did not end in time, and `stuck` has them. Or, without `stuck`, the job did not wait
+    again in time, or fits nowhere.
     """
 
     job: JobId

@@ -31,9 +31,8 @@ class PreemptionRules:
     min_runtime_seconds: float = 60.0
     """The time from its admission during which a job is no victim of these policies."""
     victim_timeout_seconds: float = 120.0
-    """The time, from the end of their grace period, after which victims are left alone.
-
-    Others are sought then.
+    """The time, from the end of their grace period, after which victims are no longer
+    waited for. They still end, and the queue searches for others.
     """
     retry_seconds: float = 5.0
     """The minimum time from a search for a request that found no victims to the next one."""

@@ -13,7 +13,8 @@
                                       compete with it, too
                               ─► elastic gangs: GPUs that no pending job can use ─► Admit
 
-Each line is an action (actions/). A cycle changes nothing but the memory of failures.
+Each line is an action (actions/). A cycle changes no job, no place and no quota. It stores backfill
+reservations, failures, and the times of searches.
 """
 
 from gpupack_placement.cluster import Cluster

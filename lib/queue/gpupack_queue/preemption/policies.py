@@ -104,7 +104,7 @@ class PreemptionPolicy:
         return any(running.charge.get(key) for key in self.keys)
 
     def may_preempt_alone(self, running: RunningJob) -> bool:
-        """Tell whether this job alone can be a victim, by the same rule as `tolerate`."""
+        """Tell whether this job alone can be a victim, by the same rule as several together."""
         return self._check_together((running,))
 
     def may_preempt_together(self, victims: Sequence[RunningJob]) -> bool:
@@ -131,7 +131,7 @@ class PreemptionPolicy:
         return known
 
     def max_preemptible(self, running: Sequence[RunningJob], milli: Sequence[int]) -> int:
-        """Return the milli-GPU that these jobs may lose together at most, by `tolerate`.
+        """Return the milli-GPU that these jobs may lose together at most.
 
         Each kind is evaluated as if no jobs of other kinds were preempted.
 

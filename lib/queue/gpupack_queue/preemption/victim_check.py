@@ -34,8 +34,8 @@ class VictimSet:
 class InsufficientVictims:
     """Victims that do not suffice.
 
-    `ways`: the places where the job would fit without them, if the quota usage permitted it, each
-    with what the job would count there. It is empty if the job would fit nowhere.
+    `placements`: the places where the job would fit without them, if the quota usage permitted it,
+    each with what the job would count there. It is empty if the job would fit nowhere.
     """
 
     victims: tuple[Candidate, ...]
@@ -123,7 +123,7 @@ class VictimCheck:
             self.cluster.assume_free(placement)
 
     def restore(self, one: Candidate) -> None:
-        """Undo `stop`."""
+        """Undo `remove`."""
         for placement in one.running.placements:
             self.cluster.assume_held(placement)
 

@@ -28,7 +28,7 @@ class Candidate:
 class Parts(NamedTuple):
     """Columns with what jobs hold on nodes: one number per job and node in each column.
 
-    `of` is the job's index among the candidates. `node` is an index of node names. The other
+    `candidate` is the job's index among the candidates. `node` is an index of node names. The other
     columns are milli-GPU, milli-CPU and MiB.
     """
 

@@ -36,7 +36,7 @@ class Session:
         self._held.append((job, places))
 
     def release(self, job: Job, places: Places) -> None:
-        """Undo `book`."""
+        """Undo `hold`."""
         release_job(self._own_overlay(), job, places)
 
     def _own_overlay(self) -> Cluster:

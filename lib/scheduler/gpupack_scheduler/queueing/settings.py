@@ -25,7 +25,7 @@ class PreemptionSettings(Wire, frozen=True, forbid_unknown_fields=True):
         pods: standalone pods can be preempted, too: they are evicted.
         min_run_seconds: no job is preempted that has run for less, unless a cohort says otherwise.
         victim_timeout_seconds: victims that have not ended so long after their grace period are
-            reported, and left alone.
+            reported, and no longer waited for: they still end.
     """
 
     reclaim: bool = True

@@ -28,7 +28,7 @@ class Orders:
     """Orders for the operator that are in no GPUJob's status.
 
     Attributes:
-        stops: attempts that must end for pods.
+        stops: attempts that must end for standalone pods or time windows.
         drained: attempts that must end for maintenance, or because a GPU failed.
         moves: attempts that must continue elsewhere.
         grows: attempts for which places of more workers are held.

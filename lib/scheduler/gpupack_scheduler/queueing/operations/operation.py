@@ -56,7 +56,7 @@ class Event(StrEnum):
     VICTIMS_END = "VictimsEnd"
     """Each victim is ending or has ended."""
     STARTED = "Started"
-    """The job has its places; other ones also count."""
+    """The job has started on its places or others, or waits again and takes them over."""
     EXPIRED = "Expired"
     """The API should show it by now and does not."""
     WITHDRAWN = "Withdrawn"
