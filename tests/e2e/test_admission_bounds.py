@@ -138,11 +138,15 @@ def test_a_pod_that_exists_may_tolerate_more(gated):
     assert change_pod(gated, LATER["tolerations"][:1]) == ""
 
 
+def annotating(key, value):
+    path = "/metadata/annotations/" + key.replace("/", "~1")
+    return [{"op": "add", "path": path, "value": value}]
+
+
 def test_the_isolation_of_an_existing_pods_share_is_fixed(gated):
-    change = [{"op": "add", "path": "/metadata/annotations", "value": {SHARE_WITH: "namespace"}}]
-    assert "cannot change after the pod is created" in change_pod(gated, change)
-    other = [{"op": "add", "path": "/metadata/annotations", "value": {"example.com/a": "b"}}]
-    assert change_pod(gated, other) == ""
+    refused = change_pod(gated, annotating(SHARE_WITH, "namespace"))
+    assert "cannot change after the pod is created" in refused
+    assert change_pod(gated, annotating("example.com/a", "b")) == ""
 
 
 def test_a_template_does_not_change_by_an_unknown_key(resident):

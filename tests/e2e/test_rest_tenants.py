@@ -6,6 +6,7 @@ A call that is new fails this until CALLS says how it is made.
 
 import contextlib
 import dataclasses
+import datetime as dt
 import json
 
 import pytest
@@ -20,6 +21,7 @@ QUOTA = {
     "metadata": {"name": "default"},
     "spec": {"gpus": [{"model": "*", "nominal": 4}]},
 }
+RESERVED = dt.datetime.now(dt.UTC) + dt.timedelta(days=50)
 ROLES = ("gpupack-edit", "view")
 LISTED = ({}, {"namespace": MINE}, {"namespace": THEIRS})
 PATHS_OF_JOBS = ({"namespace": MINE, "name": "{my_job}"}, {"namespace": THEIRS, "name": "{job}"})
@@ -54,6 +56,7 @@ CALLS = {
     "GET queue": LISTED,
     "GET quotas": LISTED,
     "GET quotas/history": LISTED,
+    "GET reservations": LISTED,
     "GET holders": [*LISTED, {"after": f"{THEIRS}/a/GPU-0"}],
     "GET cost": [
         each | {"group_by": group} for each in LISTED for group in ("namespace", "job", "model")
@@ -99,19 +102,33 @@ class Resident:
     waiting: str
     held: str
     pod: str
+    reservation: str
     device: str
 
     @property
     def words(self) -> set[str]:
         """Words that no other user may read; the namespace is also in the name of the user."""
-        return {self.kube.namespace, self.job, self.waiting, self.held, self.pod}
+        names = {self.job, self.waiting, self.held, self.pod, self.reservation}
+        return {self.kube.namespace, *names}
+
+
+def reservation(name):
+    """A window of one GPU in 50 days."""
+    ends = RESERVED + dt.timedelta(hours=1)
+    times = {"startTime": f"{RESERVED:%FT%TZ}", "endTime": f"{ends:%FT%TZ}"}
+    return {
+        "apiVersion": "gpupack.dev/v1beta1",
+        "kind": "GPUReservation",
+        "metadata": {"name": name},
+        "spec": {"model": "H100", "gpus": 1, **times},
+    }
 
 
 def settled(kube, api, judged, word, stack):
-    """A tenant with a job that runs, one that waits, a pod, a quota and an allocation."""
+    """A tenant with a running and a pending job, a pod, quota, reservation and allocation."""
     token = stack.enter_context(viewer(kube, *ROLES))
     job, waiting, pod = f"{word}-job", f"{word}-waits", f"{word}-pod"
-    kube.submit(QUOTA)
+    kube.submit(QUOTA, reservation(f"{word}-window"))
     kube.submit(judged.job(job, gpus=1, seconds=LASTS_SECONDS))
     kube.submit(judged.job(waiting, gpus=8, workers=9))
     kube.submit(judged.pod(pod, share=Share(10, 4096)))
@@ -124,7 +141,8 @@ def settled(kube, api, judged, word, stack):
         kube.wait_phase(name, "Running", seconds=180)
     kube.wait_pod(pod, "Running", seconds=120)
     (placed,) = kube.gpujob(job)["status"]["placement"]
-    return Resident(kube, token, job, waiting, held, pod, placed["gpus"][0])
+    window = f"{word}-window"
+    return Resident(kube, token, job, waiting, held, pod, window, placed["gpus"][0])
 
 
 @pytest.fixture(scope="module")
