@@ -174,6 +174,12 @@ test-all: ## Run all tests: unit, cluster, slow, workloads, browser, host, wheel
 test-unit: venv ## Run the tests that need no cluster
 	@STEP_SHOW=1 $(STEP) test-unit $(PYTEST) -n $(UNIT_TEST_WORKERS) -m "not gpu" --timeout 120 --durations 25 tests/unit
 
+.PHONY: test-properties
+test-properties: export GPUPACK_TEST_CASES ?= 1000
+test-properties: venv ## Search for new counterexamples with random cases of each property; GPUPACK_TEST_CASES=1000
+	@STEP_SHOW=1 $(STEP) test-properties $(PYTEST) -n $(UNIT_TEST_WORKERS) -m hypothesis tests/unit/placement \
+	  tests/unit/queue tests/unit/simulator
+
 .PHONY: test-launcher
 test-launcher: venv ## Run go vet and the tests of the launcher, if Go is installed; part of make test-unit
 	@STEP_SHOW=1 $(STEP) test-launcher $(PY) -m pytest tests/unit/launcher

@@ -4,7 +4,7 @@
 What a window needs is counted here by node: the GPUs without those of other jobs, in whole units.
 """
 
-from hypothesis import assume, given
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from placement_builders import node
 from placement_strategies import cases
@@ -72,6 +72,7 @@ def fits(world, reserved, others):
 
 def run(world, windows, jobs, check, *, known_at=0):
     """Let a second after the other pass; jobs end at their deadlines."""
+    note(f"{world}\ngrace {world.grace}\n{windows}\n{jobs}")
     started = {}
     for second in range(LAST + 1):
         world.now = float(second)

@@ -258,3 +258,72 @@ def test_a_job_of_an_ungated_pod_respects_windows_and_uses_its_own():
     own = Job(JobId("pod/2"), Gang.of(1, Request(gpus=1)), tenant=Tenant("lab"), **of_day())
     found = world.queue.try_admit(own, world.cluster, world.now, world.plan)
     assert not isinstance(found, Wait)
+
+
+def test_a_preemptor_that_starts_on_its_reserved_places_counts_once_before_a_window():
+    world = lab(gpus=6, grace=5.0).submit("low", 6, "web").decide(at=0)
+    world.submit("high", 2, "web", priority=1, preemptible=False).decide(at=1)
+    assert "high stops low" in world.log
+    world.submit("other", 1, "web", preemptible=False).decide(at=6)
+    assert set(world.where) == {"high"}
+    assert world.explain("other").reason is WaitReason.RESERVED_FOR_WINDOW
+
+
+def test_a_job_of_a_window_is_no_victim_of_a_job_for_which_the_window_has_no_gpus():
+    """The window would preempt the other job in turn, and so on."""
+    world = World(node("n1", 2), quotas=[quota("lab", 1), quota("web", 1)])
+    world.reserve(window("lab/day", 1, 100, 200))
+    world.submit("rest", 1, "lab", preemptible=False).decide(at=0)
+    world.submit("batch", 1, "web").decide(at=1)
+    assert set(world.where) == {"rest", "batch"}
+    world.submit("own", 1, "lab", **of_day()).decide(at=100)
+    assert set(world.where) == {"rest", "own"}
+    assert world.log.count("lab/day stops batch") == 1
+
+
+def test_a_job_of_a_window_is_preempted_by_a_job_of_higher_priority_of_the_same_reservation():
+    world = lab().submit("low", 4, "lab", **of_day()).decide(at=100)
+    world.submit("high", 4, "lab", priority=1, **of_day()).decide(at=110)
+    assert set(world.where) == {"high"}
+    world.submit("outside", 4, "lab", priority=2).decide(at=120)
+    assert set(world.where) == {"high"}
+
+
+def test_no_job_is_a_victim_of_a_window_and_of_another_job_in_one_cycle():
+    nodes = [node("n1", 1), node("n2", 2)]
+    world = World(*nodes, quotas=[quota("lab", 3), quota("web", 0)])
+    world.reserve(window("lab/day", 1, 5, 8)).submit("stays", 1, "lab", preemptible=False)
+    world.submit("batch", 1, "web", workers=2).decide(at=0)
+    assert len(world.where) == 2
+    world.submit("claims", 1, "lab", preemptible=False).decide(at=5)
+    assert [entry for entry in world.log if "stops batch" in entry] == ["lab/day stops batch"]
+
+
+def test_a_preemptor_that_would_start_late_and_end_after_the_start_of_a_window_waits():
+    world = lab(grace=20.0).submit("low", 4, "web").decide(at=0)
+    world.submit("high", 4, "web", priority=1, duration=90, preemptible=False).decide(at=5)
+    assert world.log == ["low starts"]
+
+
+def test_a_preemptor_with_a_late_victim_waits_for_the_window_that_it_would_delay():
+    world = lab(grace=20.0, grace_is_known=False).submit("low", 4, "web").decide(at=0)
+    world.submit("high", 4, "web", priority=1, duration=90, preemptible=False).decide(at=5)
+    assert world.log[-1] == "high stops low"
+    world.decide(at=25)
+    assert "high gives up" in world.log
+    assert "high" not in world.where
+
+
+def test_larger_units_are_cleared_before_smaller_ones_take_their_node():
+    world = World(node("n0", 1), node("n1", 3), node("n2", 1), quotas=[quota("lab", 4)])
+    world.reserve(window("lab/day", 3, 4, 5), window("lab/desk", 1, 4, 5))
+    world.submit("stays", 1, "lab", preemptible=False).submit("batch", 1, "lab").decide(at=0)
+    assert world.where == {"stays": "n0/0", "batch": "n1/0"}
+    world.decide(at=4)
+    assert {each.missing for each in world.reports().values()} == {0}
+
+
+def test_no_job_preempts_a_job_of_an_upcoming_window_whose_gpus_it_would_then_lack():
+    world = lab(gpus=5).submit("own", 2, "lab", **of_day()).decide(at=0)
+    world.submit("high", 4, "lab", priority=1, preemptible=False).decide(at=1)
+    assert world.log == ["own starts"]

@@ -6,7 +6,7 @@ changes are discarded: the owner of the queue writes the decisions and reports w
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from gpupack_placement.cluster import Cluster
@@ -109,6 +109,11 @@ class CycleContext:
     def look_again(self, at: float) -> None:
         """Let the next cycle be due at this time, if not before."""
         self._due_at = min(self._due_at, at)
+
+    def postpone_preemptions(self) -> None:
+        """Preempt and move no more jobs in this cycle; the next one is due at once."""
+        self.restrictions = replace(self.restrictions, preempt=False)
+        self.look_again(self.now)
 
     def is_full(self) -> bool:
         """Tell whether as many jobs are admitted as the restrictions allow."""

@@ -22,6 +22,7 @@ from gpupack_queue.quotas.quota_planner import QuotaPlanner
 from gpupack_queue.running.projected_cluster import adopt_job, allocate_job
 from gpupack_queue.state.queue_state import State
 from gpupack_queue.state.session import Session
+from gpupack_queue.windows.holds import protected_jobs
 
 
 class BackfillDelays:
@@ -71,8 +72,8 @@ class BackfillDelays:
         return None
 
     def _running_speculative(self, job: Job) -> list[RunningJob]:
-        """Return the backfilled jobs that run and are no victims, the largest loss first."""
-        stopping = self._state.running_victims()
+        """Return the backfilled jobs that can be preempted for the job, the largest loss first."""
+        stopping = self._state.running_victims() | protected_jobs(self._state, self._now, job)
         found = map(self._state.running.get, self._state.speculative.jobs_before(job.id))
         running = [one for one in found if one is not None and one.job.id not in stopping]
         return sorted(running, key=lambda one: (-one.loss(self._now), one.job.id))

@@ -11,7 +11,7 @@ from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement.cluster import Cluster
 from gpupack_queue.charge import Charge, permitted_models
 from gpupack_queue.decisions import Preempt, Victim
-from gpupack_queue.job import Job, RunningJob
+from gpupack_queue.job import Job, JobId, RunningJob
 from gpupack_queue.pending.pending_jobs import PendingJob
 from gpupack_queue.preemption.policies import PreemptionPolicy
 from gpupack_queue.preemption.victim_check import VictimSet
@@ -21,6 +21,7 @@ from gpupack_queue.reservations.backfill import Backfill
 from gpupack_queue.running.projected_cluster import adopt_job, allocate_job
 from gpupack_queue.state.queue_state import State
 from gpupack_queue.state.session import Session
+from gpupack_queue.windows.holds import protected_jobs
 
 MAX_CHECKS_PER_SEARCH: Final = 8
 """The maximum number of jobs in a cycle, by search, for which candidates are looked for.
@@ -104,7 +105,8 @@ class PreemptionPlanner:
         if not protected:
             return None
         table = self._state.running.table
-        times = [self._now, *table.unprotected_times(protected, self._now, self._ending)]
+        spared = self._spared(job)
+        times = [self._now, *table.unprotected_times(protected, self._now, spared)]
         if self._victims_at(times[-1], policy, protected) is None:
             return None
         low, high = 0, len(times) - 1
@@ -121,7 +123,7 @@ class PreemptionPlanner:
     ) -> VictimSet | None:
         """Return victims among the jobs that run now, as it will be at that time."""
         cluster, table = self._session.cluster, self._state.running.table
-        candidates, _ = table.candidates(protected, at, self._ending)
+        candidates, _ = table.candidates(protected, at, self._spared(policy.job))
         if not candidates:
             return None
         search = VictimSearch(policy, candidates, cluster, self._planner)
@@ -278,13 +280,17 @@ class PreemptionPlanner:
         if not protected:
             return None
         table = self._state.running.table
-        candidates, later = table.candidates(protected, self._now, self._ending)
+        candidates, later = table.candidates(protected, self._now, self._spared(policy.job))
         self.due_at = min(self.due_at, later)
         if not candidates:
             return None
         self._searches += 1
         search = VictimSearch(policy, candidates, cluster, self._planner)
         return search.run(quota_only=self._planner.plan(cluster, policy.job) is not None)
+
+    def _spared(self, job: Job) -> set[JobId]:
+        """Return the jobs that are not preempted for the job, or are being preempted already."""
+        return self._ending | protected_jobs(self._state, self._now, job)
 
     def _may_preempt_own_tenant(self, job: Job) -> bool:
         own = self._state.running.of_tenant(job.tenant) if self._rules.priority else ()

@@ -13,6 +13,7 @@ their grace periods to end when the window begins, and not earlier.
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import takewhile
 from math import inf
 from typing import Final
 
@@ -164,9 +165,8 @@ class _Search:
         if not sum(self._place(placed, each) for each in self._active):
             return False
         placed = self._cluster.overlay()
-        for each in self._active:
-            if each != self._window:
-                self._place(placed, each)
+        for each in takewhile(lambda one: one != self._window, self._active):
+            self._place(placed, each)
         missing = self._place(placed, self._window)
         if not missing:
             return False

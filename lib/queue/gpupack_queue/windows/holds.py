@@ -6,7 +6,7 @@ before any other job is tried: a reservation is capacity, and its GPUs may chang
 that have not ended are held, too. Windows with larger units are placed first.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
@@ -46,12 +46,17 @@ def charge_of(quota: QuotaUsage, window: Window, milli: int) -> Charge:
     return {quota.keys.of(models[0]) if models else ANY: milli}
 
 
-def used_by_jobs(state: State, window: Window, *, at: float = -inf) -> int:
-    """Return the milli-GPU that the window's own jobs have, of those that may run at the time."""
+def used_by_jobs(
+    state: State, window: Window, *, at: float = -inf, without: Collection[JobId] = ()
+) -> int:
+    """Return the milli-GPU that the window's own jobs have, of those that may run at the time.
+
+    `without`: jobs that are left out.
+    """
     running = sum(
         milli_of(one.placements)
         for one in state.running.of_tenant(window.tenant)
-        if window.admits(one.job) and one.latest_end > at
+        if window.admits(one.job) and one.latest_end > at and one.job.id not in without
     )
     return running + sum(
         milli_of(each.placements)
@@ -60,14 +65,18 @@ def used_by_jobs(state: State, window: Window, *, at: float = -inf) -> int:
     )
 
 
-def protected_jobs(state: State, at: float) -> set[JobId]:
-    """Return the jobs that are not preempted for other windows at the time.
+def protected_jobs(state: State, at: float, preemptor: Job | None = None) -> set[JobId]:
+    """Return the jobs that are not preempted at the time for windows or for the preemptor.
 
-    They are the jobs of windows that are active then, the oldest first, as far as these reach.
+    They are the jobs of windows that are active then, the oldest first, as far as these reach. A
+    preemptor may preempt jobs of its own reservation. If it preempted those of others, their
+    window would preempt it in turn.
     """
     found: set[JobId] = set()
     for window in state.windows:
-        left = window.milli if window.is_active(at) else 0
+        if not window.is_active(at) or (preemptor is not None and window.admits(preemptor)):
+            continue
+        left = window.milli
         own = [one for one in state.running.of_tenant(window.tenant) if window.admits(one.job)]
         for one in sorted(own, key=lambda each: (each.started, each.job.id)):
             left -= milli_of(one.placements)

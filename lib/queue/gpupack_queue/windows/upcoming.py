@@ -45,13 +45,19 @@ def lead_seconds(state: State, window: Window, now: float) -> float:
 
 
 def cluster_at(
-    state: State, snapshot: Cluster, window: Window, at: float, *, with_noticed: bool
+    state: State,
+    snapshot: Cluster,
+    window: Window,
+    at: float,
+    *,
+    with_noticed: bool,
+    unreserved: Collection[JobId] = (),
 ) -> Cluster:
     """Return the cluster at that time, without anything that is held for windows.
 
     Jobs that end by then are removed, and those that are being preempted. `with_noticed` False:
     those, too, that can be preempted for the window because they started on notice, and extra
-    workers of elastic gangs.
+    workers of elastic gangs. `unreserved`: jobs whose reserved places are left out.
     """
     cluster, ending = snapshot.overlay(), state.running_victims()
     protected = protected_jobs(state, at)
@@ -61,7 +67,8 @@ def cluster_at(
             for placement in one.placements:
                 cluster.assume_free(placement)
     for each in state.reserved.values():
-        adopt_job(cluster, each.job, each.placements)
+        if each.job.id not in unreserved:
+            adopt_job(cluster, each.job, each.placements)
     return cluster
 
 
@@ -84,6 +91,19 @@ class _Then:
     """What windows lack then in each cluster: with their own jobs that run now, and without."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A job that starts in this session, or once its victims have ended."""
+
+    job: Job
+    places: Places
+    at: float
+
+    @property
+    def latest_end(self) -> float:
+        return self.job.latest_end(self.at)
+
+
 _Own = tuple[Window, list[Places]]
 """A window, with the places of its own jobs that start now."""
 
@@ -96,9 +116,9 @@ class UpcomingWindows:
         self._windows = sorted(
             (each for each in state.windows if each.start > now), key=lambda each: each.start
         )
-        self._staying: list[tuple[Job, Places]] = []
+        self._staying: list[_Start] = []
         """The jobs that start in this session."""
-        self._then: dict[tuple[ReservationId, float], _Then] = {}
+        self._then: dict[tuple[ReservationId, JobId | None], _Then] = {}
 
     def __bool__(self) -> bool:
         return bool(self._windows)
@@ -112,7 +132,7 @@ class UpcomingWindows:
         """Return the next time at which what may start, or has to end, changes."""
         if not self._windows:
             return inf
-        graces = (job.grace_seconds for job, _ in self._staying if job.preemptible)
+        graces = (each.job.grace_seconds for each in self._staying if each.job.preemptible)
         starting = min(max(graces, default=0.0), MAX_LEAD_SECONDS)
         times = (
             at
@@ -124,22 +144,27 @@ class UpcomingWindows:
 
     def ignores(self, job: Job) -> bool:
         """Tell whether the job may start anywhere, as far as upcoming windows matter."""
-        return not any(self._stands_in(job, each) for each in self._windows)
+        return not any(self._stands_in(job, each, self._now) for each in self._windows)
 
     def permits(self, job: Job, places: Places, without: Sequence[RunningJob] = ()) -> bool:
-        """Tell whether the job delays no window there; `without`: jobs that end for it."""
+        """Tell whether the job delays no window there.
+
+        `without`: jobs that end for it; it starts once their grace periods are over.
+        """
+        grace_seconds = max((one.job.grace_seconds for one in without), default=0.0)
+        start = _Start(job, places, self._now + grace_seconds)
         return all(
-            self._has_capacity(job, places, each, without)
+            self._has_capacity(start, each, without)
             for each in self._windows
-            if self._stands_in(job, each)
+            if self._stands_in(job, each, start.at)
         )
 
     def places_outside(self, job: Job) -> Places | None:
         """Return places outside what windows need at their starts; None: there are none."""
         cluster = self._session.cluster.overlay()
         for window in self._windows:
-            if self._stands_in(job, window):
-                then = self._at(window)
+            if self._stands_in(job, window, self._now):
+                then = self._at(window, job)
                 trial = then.clusters[-1].overlay()
                 for each in then.windows:
                     needed = max(each.milli - used_by_jobs(self._state, each, at=window.start), 0)
@@ -152,37 +177,38 @@ class UpcomingWindows:
     def record_start(self, job: Job, places: Places) -> None:
         """Record that a job starts in this session."""
         if self._windows:
-            self._staying.append((job, places))
+            self._staying.append(_Start(job, places, self._now))
             self._then.clear()
 
     def blocking(self, job: Job, places: Places) -> Window | None:
         """Return the first window that the job would delay there; None: there is none."""
+        start = _Start(job, places, self._now)
         return next(
             (
                 each
                 for each in self._windows
-                if self._stands_in(job, each) and not self._has_capacity(job, places, each)
+                if self._stands_in(job, each, self._now) and not self._has_capacity(start, each)
             ),
             None,
         )
 
-    def _stands_in(self, job: Job, window: Window) -> bool:
-        """Tell whether the job may still hold its GPUs at the window's start."""
-        return not window.admits(job) and not self._leaves(job, window)
+    def _stands_in(self, job: Job, window: Window, at: float) -> bool:
+        """Tell whether the job, started then, may still hold its GPUs at the window's start."""
+        return not window.admits(job) and not self._leaves(job, window, at)
 
-    def _leaves(self, job: Job, window: Window) -> bool:
-        if job.extends is not None or job.latest_end(self._now) <= window.start:
+    def _leaves(self, job: Job, window: Window, at: float) -> bool:
+        if job.extends is not None or job.latest_end(at) <= window.start:
             return True
         if any(each.is_active(window.start) and each.admits(job) for each in self._state.windows):
             return False
         lead = max(self.leads[window], job.grace_seconds)
-        in_time = lead <= MAX_LEAD_SECONDS and self._now < window.start - lead
+        in_time = lead <= MAX_LEAD_SECONDS and at < window.start - lead
         return job.preemptible and in_time
 
     def _has_capacity(
-        self, job: Job, places: Places, window: Window, without: Sequence[RunningJob] = ()
+        self, start: _Start, window: Window, without: Sequence[RunningJob] = ()
     ) -> bool:
-        then = self._at(window)
+        then = self._at(window, start.job)
         trials = [cluster.overlay() for cluster in then.clusters]
         for one in without:
             for number, trial in enumerate(trials):
@@ -190,9 +216,10 @@ class UpcomingWindows:
                     for placement in one.placements:
                         trial.assume_free(placement)
         for trial in trials:
-            adopt_job(trial, job, places)
-        starting = (*self._staying, (job, places))
-        found = self._missing(replace(then, clusters=trials), window, starting)
+            adopt_job(trial, start.job, start.places)
+        starting = (*self._staying, start)
+        ended = {one.job.id for one in without}
+        found = self._missing(replace(then, clusters=trials), window, starting, ended)
         return all(now <= before for now, before in zip(found, then.missing, strict=True))
 
     def _leaves_by_then(self, running: RunningJob, window: Window) -> bool:
@@ -202,71 +229,90 @@ class UpcomingWindows:
             running.job, running.started, window, protected
         )
 
-    def _at(self, window: Window) -> _Then:
-        key = window.reservation, window.start
+    def _at(self, window: Window, job: Job | None = None) -> _Then:
+        """Return how it is at the window's start, without what is reserved for the job."""
+        is_reserved = job is not None and job.id in self._state.reserved
+        key = window.reservation, job.id if job is not None and is_reserved else None
         found = self._then.get(key)
         if found is None:
             is_late = self._now >= window.start - self.leads[window]
+            unreserved = {each.job.id for each in self._staying}
+            if job is not None:
+                unreserved.add(job.id)
             clusters = [
                 cluster_at(
-                    self._state, self._session.snapshot, window, window.start, with_noticed=noticed
+                    self._state,
+                    self._session.snapshot,
+                    window,
+                    window.start,
+                    with_noticed=noticed,
+                    unreserved=unreserved,
                 )
                 for noticed in ((False, True) if is_late else (False,))
             ]
-            for job, places in self._staying:
-                if not self._leaves(job, window):
+            for each in self._staying:
+                if not self._leaves(each.job, window, each.at):
                     for cluster in clusters:
-                        adopt_job(cluster, job, places)
+                        adopt_job(cluster, each.job, each.places)
             windows = in_order(e for e in self._state.windows if e.is_active(window.start))
             found = self._then[key] = _Then(clusters, windows, ())
             found.missing = self._missing(found, window, self._staying)
         return found
 
     def _missing(
-        self, then: _Then, window: Window, starting: Sequence[tuple[Job, Places]]
+        self,
+        then: _Then,
+        window: Window,
+        starting: Sequence[_Start],
+        ended: Collection[JobId] = (),
     ) -> tuple[int, ...]:
         """Return the milli-GPU that windows lack then; a job of a window may have ended before.
 
-        `starting`: jobs that start now.
+        `ended`: running jobs that end before.
         """
-        staying = [each for each in starting if each[0].latest_end(self._now) > window.start]
+        staying = [each for each in starting if each.latest_end > window.start]
         own = [
-            (each, [places for job, places in staying if each.admits(job)]) for each in then.windows
+            (each, [one.places for one in staying if each.admits(one.job)]) for each in then.windows
         ]
         return tuple(
             missing
             for cluster in then.clusters
             for missing in (
-                self._with_own(cluster, window, own),
-                self._without(cluster, window, own),
+                self._with_own(cluster, window, own, ended),
+                self._without(cluster, window, own, ended),
             )
         )
 
-    def _with_own(self, cluster: Cluster, window: Window, own: Sequence[_Own]) -> int:
+    def _with_own(
+        self, cluster: Cluster, window: Window, own: Sequence[_Own], ended: Collection[JobId]
+    ) -> int:
         """Return what windows lack if their own jobs still run."""
         trial, missing = cluster.overlay(), 0
         for each, places in own:
-            used = used_by_jobs(self._state, each, at=window.start) + sum(map(milli_of, places))
+            used = used_by_jobs(self._state, each, at=window.start, without=ended)
+            used += sum(map(milli_of, places))
             missing += place_units(trial, each, max(each.milli - used, 0), self._plan)[1]
         return missing
 
-    def _without(self, cluster: Cluster, window: Window, own: Sequence[_Own]) -> int:
+    def _without(
+        self, cluster: Cluster, window: Window, own: Sequence[_Own], ended: Collection[JobId]
+    ) -> int:
         """Return what windows lack if their own jobs have ended; 0: they have none."""
-        ended = [
+        freed = [
             places
             for each, starting in own
-            for places in (*starting, *self._places_of_jobs(each, window.start))
+            for places in (*starting, *self._places_of_jobs(each, window.start, ended))
         ]
-        if not ended:
+        if not freed:
             return 0
         trial = cluster.overlay()
-        for placement in (placement for places in ended for placement in places):
+        for placement in (placement for places in freed for placement in places):
             trial.assume_free(placement)
         return sum(place_units(trial, each, each.milli, self._plan)[1] for each, _ in own)
 
-    def _places_of_jobs(self, window: Window, at: float) -> list[Places]:
+    def _places_of_jobs(self, window: Window, at: float, ended: Collection[JobId]) -> list[Places]:
         """Return the places of the window's own jobs that may run at the time."""
-        ending = self._state.running_victims()
+        ending = self._state.running_victims().union(ended)
         return [
             one.placements
             for one in self._state.running.of_tenant(window.tenant)

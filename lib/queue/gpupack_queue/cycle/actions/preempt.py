@@ -36,8 +36,7 @@ class Preempt:
 
     def _is_permitted(self, entry: PendingJob, preemption: PlannedPreemption) -> bool:
         """Tell whether the preemptor delays no upcoming window there."""
-        upcoming = self._cycle.upcoming
-        return upcoming.ignores(entry.job) or upcoming.permits(
+        return self._cycle.upcoming.permits(
             entry.job, preemption.decision.placements, without=preemption.victims
         )
 
@@ -52,7 +51,7 @@ class Preempt:
             cycle.reservations.discard({entry.job.id})
         may_preempt = cycle.restrictions.preempt
         preemption = self._delays.preempt_after_delay(entry.job) if may_preempt else None
-        if preemption is None:
+        if preemption is None or not self._is_permitted(entry, preemption):
             return False
         cycle.preempt(entry, preemption)
         return True

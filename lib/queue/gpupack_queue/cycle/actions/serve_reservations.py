@@ -3,6 +3,7 @@
 
 from gpupack_queue.cycle.context import CycleContext
 from gpupack_queue.decisions import CancelReservation
+from gpupack_queue.job import Places
 from gpupack_queue.reservations.in_place_restart import is_held_by_last_attempt
 from gpupack_queue.start import Now
 from gpupack_queue.state.reservation import Reservation, is_free
@@ -58,6 +59,8 @@ class ServeReservations:
             cycle.look_again(cancelled_at)
         else:
             found = cycle.planner.place(cycle.session.cluster, job)
+        if found is not None and not self._is_permitted(cycle, reservation, found[0]):
+            found = None
         if found is not None and cycle.quota.fits_with_victims(job.tenant, found[1]):
             cycle.admit(job, *found)
             return True
@@ -68,6 +71,15 @@ class ServeReservations:
         if found is None:
             cycle.cancelled.append(CancelReservation(job.id, ()))
         return True
+
+    def _is_permitted(self, cycle: CycleContext, reservation: Reservation, places: Places) -> bool:
+        """Tell whether the job delays no upcoming window there.
+
+        A preemptor may start later than was expected. A job that moves or restarts in place goes
+        on with what it did before.
+        """
+        has_run = reservation.in_place or reservation.job.id in reservation.victims
+        return has_run or cycle.upcoming.permits(reservation.job, places)
 
     def _serve_beneficiaries(self, cycle: CycleContext) -> None:
         """Admit jobs whose victims have ended late, before any other job takes what these had."""

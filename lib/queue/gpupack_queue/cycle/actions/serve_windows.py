@@ -52,6 +52,7 @@ class ServeWindows:
             cycle.cancelled.append(CancelReservation(holder_id(reservation), stuck))
 
     def _preempt(self, cycle: CycleContext) -> None:
+        """Preempt jobs for windows; nothing else ends them in this cycle."""
         search = WindowVictims(cycle.state, cycle.session.snapshot, cycle.planner, cycle.now)
         for decision, victims in search.plan():
             cycle.for_windows.append(decision)
@@ -60,3 +61,5 @@ class ServeWindows:
             cycle.reservations.record_move()
             cycle.holds.record_victims(victims)
         cycle.look_again(search.due_at)
+        if cycle.for_windows:
+            cycle.postpone_preemptions()
