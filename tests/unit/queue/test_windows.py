@@ -327,3 +327,11 @@ def test_no_job_preempts_a_job_of_an_upcoming_window_whose_gpus_it_would_then_la
     world = lab(gpus=5).submit("own", 2, "lab", **of_day()).decide(at=0)
     world.submit("high", 4, "lab", priority=1, preemptible=False).decide(at=1)
     assert world.log == ["own starts"]
+
+
+def test_no_preemptor_takes_free_gpus_of_a_window_whose_victims_end_after_its_start():
+    world = World(node("n1", 3), quotas=[quota("lab", 3)], grace=20.0)
+    world.reserve(window("lab/day", 1, 100, 200))
+    world.submit("brief", 1, "lab").submit("low", 2, "lab").decide(at=0).end("brief")
+    world.submit("high", 2, "lab", priority=1, preemptible=False).decide(at=90)
+    assert "high stops low" not in world.log

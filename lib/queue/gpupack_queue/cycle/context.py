@@ -169,6 +169,7 @@ class CycleContext:
         self.preemptions.append(preemption.decision)
         places = preemption.decision.placements
         self.reservations.record_preemption(entry.job, places, preemption.victims)
+        self.upcoming.record_preemption(entry.job, places, preemption.victims)
 
     def count(self, tenant: Tenant, charge: Charge, sign: int) -> None:
         """Count usage of a tenant until the end of the cycle."""

@@ -67,7 +67,7 @@ class ConsolidationPlanner:
     def plan(self, entry: PendingJob, *, postpone: bool) -> PlannedConsolidation | None:
         """Return the moves for a job that lacks GPUs; None: none, or none yet.
 
-        If `busy` is true, the search is put off to the next cycle.
+        `postpone`: a search is put off to the next cycle.
         """
         if not self._may_search(entry):
             return None

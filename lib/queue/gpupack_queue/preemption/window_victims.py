@@ -148,7 +148,7 @@ class _Search:
             each: max(each.milli - used_by_jobs(state, each, at=at), 0) for each in self._active
         }
         self._needed = self._needed_by[window]
-        self._cluster = cluster_at(state, snapshot, window, at, with_noticed=True)
+        self._cluster = cluster_at(state, snapshot, at, state.running_victims())
         for running in filter(None, map(state.running.get, taken)):
             self._free(running)
         self._ending = state.running_victims() | state.stuck.keys() | set(taken)

@@ -154,12 +154,21 @@ class State:
         self.pending.remove(job)
         self.fallbacks.remove(job)
 
-    def running_victims(self) -> set[JobId]:
-        """Return the running jobs that are to end for another job or for a window."""
-        for_jobs = (each.victims for each in self.reserved.values())
-        for_windows = (each.victims for each in self.window_preemptions.values())
+    def running_victims(self, *, by: float = inf) -> set[JobId]:
+        """Return the running jobs that are to end for another job or for a window.
+
+        `by`: only those whose grace periods end by then.
+        """
+        preemptions: list[Reservation | WindowPreemption] = [
+            *self.reserved.values(),
+            *self.window_preemptions.values(),
+        ]
         return {
-            job for victims in (*for_jobs, *for_windows) for job in victims if job in self.running
+            job
+            for each in preemptions
+            if each.since + each.grace_seconds <= by
+            for job in each.victims
+            if job in self.running
         }
 
     def victims_for_windows(self) -> list[RunningJob]:

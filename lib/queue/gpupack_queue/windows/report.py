@@ -17,10 +17,10 @@ from gpupack_queue.windows.upcoming import UpcomingWindows
 class WindowReport:
     """One window; amounts in milli-GPU.
 
-    `used`: what its jobs have, or will have once their victims have ended. `held`: what is kept for
-    them. `missing`: what it lacks, even once all `victims` have ended, which are being preempted
-    for it or for its jobs. For a window that has not begun, `missing` is what would be lacking at
-    its start as things are, all jobs preempted that may be.
+    `used`: what its jobs have, or have reserved as preemptors. `held`: what is kept for them.
+    `missing`: what it lacks, even once all `victims`, which are being preempted for it, have ended.
+    For a window that has not begun, `missing` is what would be lacking at its start as things are,
+    all jobs preempted that may be.
     """
 
     window: Window
@@ -42,6 +42,7 @@ def window_reports(state: State, cluster: Cluster, plan: Planner, now: float) ->
         if window.end <= now:
             continue
         active = window.is_active(now)
+        preemption = state.window_preemptions.get(window.reservation)
         found.append(
             WindowReport(
                 window,
@@ -49,17 +50,9 @@ def window_reports(state: State, cluster: Cluster, plan: Planner, now: float) ->
                 used_by_jobs(state, window),
                 sum(milli_of(places) for _, places in holds.held(window)) if active else 0,
                 holds.missing[window.reservation] if active else upcoming.missing_at(window),
-                _running_victims(state, window),
+                tuple(job for job in preemption.victims if job in state.running)
+                if preemption
+                else (),
             )
         )
     return found
-
-
-def _running_victims(state: State, window: Window) -> tuple[JobId, ...]:
-    """Return the jobs that end for the window, or for a job of it that will then start."""
-    preemption = state.window_preemptions.get(window.reservation)
-    found = [] if preemption is None else list(preemption.victims)
-    for reserved in state.reserved.values():
-        if window.admits(reserved.job):
-            found += (job for job in reserved.victims if job not in found)
-    return tuple(job for job in found if job in state.running)

@@ -8,7 +8,7 @@
 Otherwise it waits, or gets other places.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -47,29 +47,32 @@ def lead_seconds(state: State, window: Window, now: float) -> float:
 def cluster_at(
     state: State,
     snapshot: Cluster,
-    window: Window,
     at: float,
-    *,
-    with_noticed: bool,
+    leaving: Collection[JobId],
     unreserved: Collection[JobId] = (),
 ) -> Cluster:
     """Return the cluster at that time, without anything that is held for windows.
 
-    Jobs that end by then are removed, and those that are being preempted. `with_noticed` False:
-    those, too, that can be preempted for the window because they started on notice, and extra
-    workers of elastic gangs. `unreserved`: jobs whose reserved places are left out.
+    Jobs that end by then are removed, and `leaving`. `unreserved`: jobs whose reserved places are
+    left out.
     """
-    cluster, ending = snapshot.overlay(), state.running_victims()
-    protected = protected_jobs(state, at)
+    cluster = snapshot.overlay()
     for one in state.running:
-        leaves = one.latest_end <= at or one.job.id in ending
-        if leaves or (not with_noticed and is_on_notice(one.job, one.started, window, protected)):
+        if one.latest_end <= at or one.job.id in leaving:
             for placement in one.placements:
                 cluster.assume_free(placement)
     for each in state.reserved.values():
         if each.job.id not in unreserved:
             adopt_job(cluster, each.job, each.placements)
     return cluster
+
+
+def jobs_on_notice(state: State, window: Window, at: float) -> set[JobId]:
+    """Return the jobs that can be preempted for the window by then since they started on notice."""
+    protected = protected_jobs(state, at)
+    return {
+        one.job.id for one in state.running if is_on_notice(one.job, one.started, window, protected)
+    }
 
 
 def is_on_notice(job: Job, started: float, window: Window, protected: Collection[JobId]) -> bool:
@@ -117,7 +120,8 @@ class UpcomingWindows:
             (each for each in state.windows if each.start > now), key=lambda each: each.start
         )
         self._staying: list[_Start] = []
-        """The jobs that start in this session."""
+        """The jobs that start in this session, or for which others end."""
+        self._victims: list[RunningJob] = []
         self._then: dict[tuple[ReservationId, JobId | None], _Then] = {}
 
     def __bool__(self) -> bool:
@@ -151,8 +155,7 @@ class UpcomingWindows:
 
         `without`: jobs that end for it; it starts once their grace periods are over.
         """
-        grace_seconds = max((one.job.grace_seconds for one in without), default=0.0)
-        start = _Start(job, places, self._now + grace_seconds)
+        start = self._start_after(job, places, without)
         return all(
             self._has_capacity(start, each, without)
             for each in self._windows
@@ -179,6 +182,17 @@ class UpcomingWindows:
         if self._windows:
             self._staying.append(_Start(job, places, self._now))
             self._then.clear()
+
+    def record_preemption(self, job: Job, places: Places, victims: Sequence[RunningJob]) -> None:
+        """Record that a job starts once these have ended, which are preempted in this session."""
+        if self._windows:
+            self._staying.append(self._start_after(job, places, victims))
+            self._victims += victims
+            self._then.clear()
+
+    def _start_after(self, job: Job, places: Places, victims: Sequence[RunningJob]) -> _Start:
+        grace_seconds = max((one.job.grace_seconds for one in victims), default=0.0)
+        return _Start(job, places, self._now + grace_seconds)
 
     def blocking(self, job: Job, places: Places) -> Window | None:
         """Return the first window that the job would delay there; None: there is none."""
@@ -210,7 +224,8 @@ class UpcomingWindows:
     ) -> bool:
         then = self._at(window, start.job)
         trials = [cluster.overlay() for cluster in then.clusters]
-        for one in without:
+        in_time = self._in_time(without, window)
+        for one in in_time:
             for number, trial in enumerate(trials):
                 if number or not self._leaves_by_then(one, window):
                     for placement in one.placements:
@@ -218,9 +233,13 @@ class UpcomingWindows:
         for trial in trials:
             adopt_job(trial, start.job, start.places)
         starting = (*self._staying, start)
-        ended = {one.job.id for one in without}
+        ended = {one.job.id for one in in_time}
         found = self._missing(replace(then, clusters=trials), window, starting, ended)
         return all(now <= before for now, before in zip(found, then.missing, strict=True))
+
+    def _in_time(self, victims: Iterable[RunningJob], window: Window) -> list[RunningJob]:
+        """Return the victims of this cycle whose grace periods end before the window."""
+        return [one for one in victims if self._now + one.job.grace_seconds <= window.start]
 
     def _leaves_by_then(self, running: RunningJob, window: Window) -> bool:
         """Tell whether a running job counts as removed at the window's start."""
@@ -239,16 +258,12 @@ class UpcomingWindows:
             unreserved = {each.job.id for each in self._staying}
             if job is not None:
                 unreserved.add(job.id)
+            ending = self._state.running_victims(by=window.start)
+            ending |= {one.job.id for one in self._in_time(self._victims, window)}
+            noticed = jobs_on_notice(self._state, window, window.start)
             clusters = [
-                cluster_at(
-                    self._state,
-                    self._session.snapshot,
-                    window,
-                    window.start,
-                    with_noticed=noticed,
-                    unreserved=unreserved,
-                )
-                for noticed in ((False, True) if is_late else (False,))
+                cluster_at(self._state, self._session.snapshot, window.start, leaving, unreserved)
+                for leaving in ((ending | noticed, ending) if is_late else (ending | noticed,))
             ]
             for each in self._staying:
                 if not self._leaves(each.job, window, each.at):

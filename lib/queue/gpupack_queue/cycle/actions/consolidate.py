@@ -23,6 +23,10 @@ class Consolidate:
         found = self._planner.plan(entry, postpone=cycle.has_searched)
         if found is None:
             return
+        moved = [running for running, _ in found.moves]
+        if not cycle.upcoming.permits(entry.job, found.decision.preempt.placements, moved):
+            entry.job_class.consolidation_searched_at = cycle.now
+            return
         cycle.reservations.remove_head(entry.job)
         cycle.count(entry.job.tenant, found.charge, 1)
         cycle.session.hold(entry.job, found.decision.preempt.placements)
