@@ -310,11 +310,10 @@ class Queue:
             decision.in_place,
             state.grace_seconds(victims),
         )
+        self._count_victims(before)
+        state.quota.usage.add(entry.job.tenant, charge)
         preempted = [state.running.get(job) for job in victims if job not in before]
         alive = [running for running in preempted if running is not None]
-        for running in alive:
-            state.quota.usage.add(running.job.tenant, running.charge, sign=-1)
-        state.quota.usage.add(entry.job.tenant, charge)
         state.record_preemption(entry.job, decision.placements, alive)
         self._dirty()
 
@@ -343,9 +342,7 @@ class Queue:
         own_grace = job.grace_seconds if victims is None else 0.0
         grace = max(state.grace_seconds(ending), own_grace)
         state.reserved[job.id] = Reservation(job, places, ending, since, charge, in_place, grace)
-        for running in map(state.running.get, set(ending) - before):
-            if running is not None:
-                state.quota.usage.add(running.job.tenant, running.charge, sign=-1)
+        self._count_victims(before)
         state.quota.usage.add(job.tenant, charge)
         self._void()
 
@@ -384,9 +381,7 @@ class Queue:
         state.window_preemptions[decision.reservation] = WindowPreemption(
             (*(known.victims if known else ()), *victims), now, state.grace_seconds(victims)
         )
-        for running in map(state.running.get, set(victims) - before):
-            if running is not None:
-                state.quota.usage.add(running.job.tenant, running.charge, sign=-1)
+        self._count_victims(before)
         self._void()
 
     def window_reports(self, cluster: Cluster, now: float, plan: Planner) -> list[WindowReport]:
@@ -420,10 +415,7 @@ class Queue:
         if state.window_preemptions.pop(reservation, None) is None:
             return
         state.stuck.update(dict.fromkeys(stuck, holder_id(reservation)))
-        for other in before - state.running_victims():
-            running = state.running.get(other)
-            if running is not None:
-                state.quota.usage.add(running.job.tenant, running.charge)
+        self._count_victims(before)
         self._void()
 
     def _count_windows(self, now: float) -> None:
@@ -451,10 +443,19 @@ class Queue:
         before = state.running_victims()
         del state.reserved[reservation.job.id]
         state.quota.usage.add(reservation.job.tenant, reservation.charge, sign=-1)
-        for other in before - state.running_victims():
-            running = state.running.get(other)
+        self._count_victims(before)
+
+    def _count_victims(self, before: Collection[JobId]) -> None:
+        """Subtract the usage of running jobs that became victims; add that of those spared.
+
+        `before`: the victims before the change.
+        """
+        state = self._state
+        for job in state.running_victims() ^ set(before):
+            running = state.running.get(job)
             if running is not None:
-                state.quota.usage.add(running.job.tenant, running.charge)
+                sign = 1 if job in before else -1
+                state.quota.usage.add(running.job.tenant, running.charge, sign=sign)
 
     def discard(self, held_back: Iterable[Admit], statement: Statement, cluster: Cluster) -> None:
         """Record that these admissions of the last cycle, and its statement, are not carried out.
