@@ -2,17 +2,16 @@
 """Statuses of GPUQuotas and GPUCohorts with the current use, written while this process decides."""
 
 import datetime as dt
-import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 import msgspec
 
-from gpupack_crds.kinds import GPUCOHORTS, GPUQUOTAS, GpuCohort, GpuQuota, status_body
+from gpupack_crds.kinds import GpuCohort, GpuQuota
 from gpupack_crds.quota import QuotaStatus
 from gpupack_extender.looking import look_forever
 from gpupack_extender.queueing import cluster_cohort
-from gpupack_kubeclient import errors
+from gpupack_extender.queueing.status_writer import StatusWriter
 from gpupack_kubeclient.client import Api
 from gpupack_scheduler.queueing.observed_queue import ObservedQueue
 from gpupack_scheduler.queueing.quotas.averages import AverageReport
@@ -26,11 +25,7 @@ from gpupack_scheduler.queueing.quotas.usage import UsageReport
 
 S = TypeVar("S", bound=QuotaStatus)
 
-log = logging.getLogger(__name__)
-
 LOOK_SECONDS: Final = 5.0
-MAX_WRITES: Final = 50
-"""Largest number of writes in one pass; the others follow in the next passes."""
 
 
 class QuotaReporter:
@@ -47,8 +42,7 @@ class QuotaReporter:
         self, api: Api, stores: QuotaStores, observed: ObservedQueue, *, decides: Callable[[], bool]
     ) -> None:
         self._api, self._stores, self._observed = api, stores, observed
-        self._decides = decides
-        self._written = 0
+        self._decides, self._writer = decides, StatusWriter(api)
 
     async def run(self) -> None:
         """Check in an endless loop; a failed write is repeated in the next pass."""
@@ -57,19 +51,7 @@ class QuotaReporter:
     async def report(self) -> None:
         """Write the statuses that have changed."""
         await self._make_room_for_averages()
-        stale = self._stale()
-        start = self._written % max(len(stale), 1)
-        for item, status in (stale[start:] + stale[:start])[:MAX_WRITES]:
-            self._written += 1
-            try:
-                await self._write(item, status)
-            except (errors.Conflict, errors.NotFound) as error:
-                log.debug("the usage of %s/%s is written later: %s", *item.key, error)
-            except errors.Refused as error:
-                log.warning("the usage of %s/%s is refused: %s", *item.key, error)
-            except errors.KubeError as error:
-                log.warning("cannot write the usage of %s/%s: %s", *item.key, error)
-                return
+        await self._writer.write(self._stale())
 
     def _stale(self) -> list[tuple[GpuQuota | GpuCohort, QuotaStatus]]:
         quotas, cohorts = self._stores.quotas.items, self._stores.cohorts.items
@@ -112,13 +94,3 @@ class QuotaReporter:
         has_half_life = self._observed.queue.rules.half_life_seconds > 0
         if has_half_life and cluster_cohort.shown(self._stores) is None:
             await cluster_cohort.make(self._api)
-
-    async def _write(self, item: GpuQuota | GpuCohort, status: QuotaStatus) -> None:
-        meta = item.metadata
-        body = status_body("GPUQuota" if meta.namespace else "GPUCohort", meta, status)
-        if meta.namespace:
-            await self._api.replace(
-                GPUQUOTAS, meta.name, body, namespace=meta.namespace, subresource="status"
-            )
-        else:
-            await self._api.replace(GPUCOHORTS, meta.name, body, subresource="status")

@@ -1,25 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statuses of GPUReservations, written while this process decides."""
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
 from gpupack_crds.gpureservation import GpuReservationStatus
-from gpupack_crds.kinds import GPURESERVATIONS, GpuReservation, status_body
+from gpupack_crds.kinds import GpuReservation
 from gpupack_extender.looking import look_forever
-from gpupack_kubeclient import errors
+from gpupack_extender.queueing.status_writer import StatusWriter
 from gpupack_kubeclient.client import Api
 from gpupack_scheduler.queueing.observed_queue import ObservedQueue
 from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 from gpupack_scheduler.queueing.windows.reserved_windows import id_of
 from gpupack_scheduler.queueing.windows.window_status import reservation_status
 
-log = logging.getLogger(__name__)
-
 LOOK_SECONDS: Final = 5.0
-MAX_WRITES: Final = 50
-"""Largest number of writes in one pass; the others follow in the next passes."""
 
 
 class WindowReporter:
@@ -35,9 +30,8 @@ class WindowReporter:
     def __init__(
         self, api: Api, stores: QuotaStores, observed: ObservedQueue, *, decides: Callable[[], bool]
     ) -> None:
-        self._api, self._stores, self._observed = api, stores, observed
-        self._decides = decides
-        self._written = 0
+        self._stores, self._observed = stores, observed
+        self._decides, self._writer = decides, StatusWriter(api)
 
     async def run(self) -> None:
         """Check in an endless loop; a failed write is repeated in the next pass."""
@@ -45,27 +39,7 @@ class WindowReporter:
 
     async def report(self) -> None:
         """Write the statuses that have changed."""
-        stale = self._stale()
-        start = self._written % max(len(stale), 1)
-        for item, status in (stale[start:] + stale[:start])[:MAX_WRITES]:
-            self._written += 1
-            meta = item.metadata
-            body = status_body("GPUReservation", meta, status)
-            try:
-                await self._api.replace(
-                    GPURESERVATIONS,
-                    meta.name,
-                    body,
-                    namespace=meta.namespace,
-                    subresource="status",
-                )
-            except (errors.Conflict, errors.NotFound) as error:
-                log.debug("the status of reservation %s/%s is written later: %s", *item.key, error)
-            except errors.Refused as error:
-                log.warning("the status of reservation %s/%s is refused: %s", *item.key, error)
-            except errors.KubeError as error:
-                log.warning("cannot write the status of reservation %s/%s: %s", *item.key, error)
-                return
+        await self._writer.write(self._stale())
 
     def _stale(self) -> list[tuple[GpuReservation, GpuReservationStatus]]:
         items = self._stores.reservations.items.values()
