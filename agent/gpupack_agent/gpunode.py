@@ -22,6 +22,7 @@ from gpupack_agent.report import Report, usage_in
 from gpupack_crds import names
 from gpupack_crds.gpunode import GpuNodeStatus
 from gpupack_crds.kinds import GPUNODES, GpuNode, status_body
+from gpupack_crds.times import format_time
 from gpupack_kubeclient import client, errors, objects
 from gpupack_kubeclient.node_owner import node_reference, went_with_node
 
@@ -127,7 +128,7 @@ class GpuNodeWriter:
         self.report.layouts.record_announced(wanted.mig_gpus)
 
     async def _replace(self, current: GpuNode, wanted: GpuNodeStatus) -> None:
-        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = format_time(dt.datetime.now(dt.UTC))
         status = msgspec.structs.replace(wanted, observed_at=now)
         body = status_body("GPUNode", current.metadata, status)
         await self._api.replace(GPUNODES, self._node, body, subresource="status")

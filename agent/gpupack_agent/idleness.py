@@ -19,6 +19,7 @@ import msgspec
 from gpupack_agent.holders import annotated_devices
 from gpupack_agent.pods import PodView
 from gpupack_crds.gpunode import GpuDevice
+from gpupack_crds.times import format_time
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Idleness:
         idle = self._idle.get(device.uuid)
         since = None
         if idle is not None and now - idle.since >= self._quiet:
-            since = idle.since.strftime("%Y-%m-%dT%H:%M:%SZ")
+            since = format_time(idle.since)
         return msgspec.structs.replace(device, idle_since=since)
 
 

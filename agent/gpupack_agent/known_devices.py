@@ -25,11 +25,11 @@ import msgspec
 from gpupack_agent.errors import InventoryUnavailable
 from gpupack_agent.grading import hysteresis, rules
 from gpupack_agent.grading.grade import Grade, is_worse
-from gpupack_agent.grading.hysteresis import format_time
 from gpupack_agent.inventory.base import Findings
 from gpupack_agent.inventory.facts import GpuFacts
 from gpupack_agent.outages import Outage
 from gpupack_crds.gpunode import MAX_CAUSES, MAX_XIDS, GpuDevice, GpuNodeStatus
+from gpupack_crds.times import format_time
 
 GONE_CAUSE = (
     "the driver no longer lists this GPU; if it was removed from the host, delete this GPUNode"

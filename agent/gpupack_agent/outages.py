@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from gpupack_agent.grading.hysteresis import format_time
-from gpupack_crds.condition import Condition, ConditionStatus
+from gpupack_crds.condition import Condition, ConditionStatus, transition_time
 from gpupack_crds.gpunode import INVENTORY_UNAVAILABLE, POD_CGROUPS_MISSING
+from gpupack_crds.times import format_time
 
 MAX_MESSAGE: Final = 4096
 """The largest number of characters of a condition's message."""
@@ -46,11 +46,8 @@ def with_condition(
     before = next((each for each in recorded if each.type == kind), None)
     if before is None and outage is None:
         return recorded
-    wanted = _wanted(kind, outage)
-    if before is not None and before.status == wanted.status:
-        since = before.last_transition_time
-    else:
-        since = format_time(outage.since if outage else now)
+    wanted, began = _wanted(kind, outage), format_time(outage.since if outage else now)
+    since = transition_time(before, wanted.status, began)
     condition = msgspec.structs.replace(wanted, last_transition_time=since)
     if before is None:
         return (*recorded, condition)

@@ -24,3 +24,10 @@ class Condition(Wire, frozen=True):
     observed_generation: Annotated[
         int, described("Generation of the spec on which the condition is based.", ge=0)
     ] = 0
+
+
+def transition_time(before: Condition | None, status: ConditionStatus, now: str) -> str:
+    """Return when a condition last changed its status: now, unless it had the same one before."""
+    if before is None or before.status != status:
+        return now
+    return before.last_transition_time

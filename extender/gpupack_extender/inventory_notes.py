@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from gpupack_crds.condition import Condition, ConditionStatus
+from gpupack_crds.condition import Condition, ConditionStatus, transition_time
 from gpupack_crds.gpunode import INVENTORY_REJECTED
 from gpupack_crds.kinds import GPUNODES, GpuNode
+from gpupack_crds.times import format_time
 from gpupack_extender.looking import look_forever
 from gpupack_kubeclient import errors
 from gpupack_kubeclient.client import Api
@@ -94,13 +95,10 @@ def wanted_condition(
     reason, message = "InventoryAccepted", "nothing contradicts it any more"
     if why is not None:
         reason, message = why.reason, f"the node gets no work: {why}"
-    at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    if before is not None and before.status == status:
-        at = before.last_transition_time
     return Condition(
         type=INVENTORY_REJECTED,
         status=status,
         reason=reason,
         message=message[:MAX_MESSAGE],
-        last_transition_time=at,
+        last_transition_time=transition_time(before, status, format_time(now)),
     )

@@ -11,6 +11,7 @@ import msgspec
 
 from gpupack_crds import names
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
+from gpupack_crds.times import format_time
 from gpupack_kubeclient import errors
 from gpupack_kubeclient.clock import ServerClock
 from gpupack_kubeclient.objects import Json
@@ -105,8 +106,8 @@ class Planner:
                 avoid=action.avoid,
                 resource_version=meta.resource_version,
                 priority=priority,
-                submitted_at=times.write(meta.creation_timestamp or self._clock.now()),
-                waits_since=times.write(since) if (since := times.waits_since(job)) else None,
+                submitted_at=format_time(meta.creation_timestamp or self._clock.now()),
+                waits_since=format_time(since) if (since := times.waits_since(job)) else None,
                 seconds_left=times.seconds_left(job.spec, job.status),
                 held_since=job.status.held_since,
                 created_by=meta.annotations.get(names.CREATED_BY_ANNOTATION, ""),

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from gpupack_agent.grading.grade import is_worse
 from gpupack_crds.gpunode import GpuDevice
+from gpupack_crds.times import format_time
 
 
 def apply_hysteresis(
@@ -50,11 +51,6 @@ def _with_grade_of(seen: GpuDevice, source: GpuDevice, since: dt.datetime) -> Gp
         causes=source.causes,
         recovering_since=format_time(since),
     )
-
-
-def format_time(moment: dt.datetime) -> str:
-    """Format a time as in the API: whole seconds, UTC."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_time(text: str | None) -> dt.datetime | None:

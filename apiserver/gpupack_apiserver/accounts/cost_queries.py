@@ -34,6 +34,7 @@ from gpupack_cost import (
     statement,
     total,
 )
+from gpupack_crds.times import format_time
 from gpupack_httpserver.access import Caller
 from gpupack_httpserver.errors import Denied
 from gpupack_httpserver.user import User
@@ -295,11 +296,7 @@ def _csv(call: Call, costs: Costs) -> Response[bytes]:
     headers = {"Content-Disposition": 'attachment; filename="gpupack-cost.csv"'}
     if costs.next:
         query = dict(urllib.parse.parse_qsl(call.scope["query_string"].decode("latin-1")))
-        period = {"since": _format_time(costs.since), "until": _format_time(costs.until)}
+        period = {"since": format_time(costs.since), "until": format_time(costs.until)}
         following = urllib.parse.urlencode(query | period | {"after": costs.next})
         headers["Link"] = f'<?{following}>; rel="next"'
     return Response(cost_csv(costs), media_type=CSV, headers=headers)
-
-
-def _format_time(time: dt.datetime) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

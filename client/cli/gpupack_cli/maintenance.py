@@ -14,6 +14,7 @@ import msgspec
 from gpupack_cli.errors import ObjectNotFound, UsageInvalid
 from gpupack_crds.gpunode import MAX_MAINTENANCE, Drain, GpuDevice, Maintenance
 from gpupack_crds.kinds import GpuNode
+from gpupack_crds.times import format_time
 
 Entries = tuple[Maintenance, ...]
 
@@ -71,7 +72,7 @@ def cordon_entries(node: GpuNode, uuids: tuple[str, ...], reason: str) -> Entrie
 
 def drain_entries(node: GpuNode, reason: str, drain: Drain, stop_at: dt.datetime | None) -> Entries:
     """Return the entries with one that drains the whole node."""
-    moment = None if stop_at is None else stop_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    moment = None if stop_at is None else format_time(stop_at)
     return _add_entry(node, Maintenance(reason=reason, drain=drain, stop_at=moment))
 
 

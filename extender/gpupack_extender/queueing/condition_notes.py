@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from gpupack_crds.times import format_time
 from gpupack_extender.looking import look_forever
 from gpupack_kubeclient import errors, objects
 from gpupack_kubeclient.client import Api
@@ -95,7 +96,7 @@ class ConditionWriter:
 
     async def _write(self, pod: objects.ObjectMeta, status: str, reason: str, text: str) -> bool:
         """Write a condition that has changed into a pod, and return whether it was written."""
-        now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = format_time(dt.datetime.now(dt.UTC))
         condition = {
             "type": self._kind.condition,
             "status": status,

@@ -27,6 +27,7 @@ from gpupack_crds.gpunode import (
 )
 from gpupack_crds.kinds import GpuJob, GpuNode
 from gpupack_crds.placement import by_worker
+from gpupack_crds.times import format_time
 from gpupack_operator.decision import times
 
 AcceptanceTest = Literal["burn-in", "all-reduce"]
@@ -73,7 +74,7 @@ def updated_measurements(
     for gpu, since in waiting.items():
         if gpu not in found and now >= times.after(since, rules.timeout_seconds):
             said = f"no burn-in reported a result within {rules.timeout_seconds} s"
-            at = times.write(now)
+            at = format_time(now)
             found[gpu] = Measured(gpu=gpu, at=at, outcome="Unknown", message=said)
     listed = {each.uuid for each in node.status.devices}
     before = {each.gpu: each for each in node.status.measured if not listed or each.gpu in listed}
@@ -92,7 +93,7 @@ def updated_all_reduce(
     result = next(iter(job.status.results), None)
     figure = _figure(result.metrics, "all_reduce_bus_gb_per_s") if result else None
     return AllReduce(
-        at=times.write(now),
+        at=format_time(now),
         gpus=job.spec.gpus or MIN_ALL_REDUCE_GPUS,
         bus_gb_per_s=figure,
         message="" if figure is not None else job.status.message[:MAX_MESSAGE],
@@ -152,7 +153,7 @@ def _results(job: GpuJob, waiting: Iterable[str], now: dt.datetime) -> dict[str,
 
     A job without a placement gives a verdict for all waiting GPUs.
     """
-    at = times.write(now)
+    at = format_time(now)
     workers = by_worker(job.status.placement)
     if not workers:
         said = f"no burn-in ran: {job.status.message}"[:MAX_MESSAGE]

@@ -15,6 +15,7 @@ from gpupack_crds.gpujob_status import (
     GpuJobStatus,
 )
 from gpupack_crds.placement import NodePlacement, by_worker, nodes_of
+from gpupack_crds.times import format_time
 from gpupack_operator.decision import times
 from gpupack_operator.decision.conditions import clip
 from gpupack_operator.decision.reasons import JobReason
@@ -73,7 +74,7 @@ def begin_attempt(
     nodes = nodes_of(placement)
     attempt = Attempt(
         number=number,
-        started_at=times.write(now),
+        started_at=format_time(now),
         nodes=shorten_names(nodes, NODES_CHARACTERS),
         shares_pods=shares_pods,
     )
@@ -83,7 +84,7 @@ def begin_attempt(
         placement=placement,
         attempts=(*map(_summary, status.attempts), attempt)[-ATTEMPTS_KEPT:],
         nodes=shorten_names(nodes),
-        started_at=status.started_at or times.write(now),
+        started_at=status.started_at or format_time(now),
     )
 
 
@@ -101,8 +102,8 @@ def end_attempt(
     started_at = times.read(status.attempts[-1].started_at)
     ended = structs.replace(
         status.attempts[-1],
-        ended_at=times.write(_between(started_at, ended_at, now)) if ended_at else None,
-        finished_at=times.write(now),
+        ended_at=format_time(_between(started_at, ended_at, now)) if ended_at else None,
+        finished_at=format_time(now),
         outcome=verdict.outcome,
         reason=str(verdict.reason),
         message=clip(verdict.message, MESSAGE_CHARACTERS),

@@ -6,9 +6,9 @@ import enum
 
 from msgspec import structs
 
-from gpupack_crds.condition import Condition, ConditionStatus
+from gpupack_crds.condition import Condition, ConditionStatus, transition_time
 from gpupack_crds.gpujob_status import ENDED_PHASES, GpuJobStatus, Phase
-from gpupack_operator.decision import times
+from gpupack_crds.times import format_time
 from gpupack_operator.decision.reasons import JobReason
 
 MESSAGE_CHARACTERS = 2048
@@ -40,7 +40,7 @@ class Writer:
     """Writer that changes conditions at one fixed time; it returns new statuses."""
 
     def __init__(self, *, now: dt.datetime, generation: int) -> None:
-        self._now = times.write(now)
+        self._now = format_time(now)
         self._generation = generation
 
     def first(self, status: GpuJobStatus) -> GpuJobStatus:
@@ -62,14 +62,12 @@ class Writer:
     ) -> GpuJobStatus:
         """Set one condition; its transition time moves only with its value."""
         old = get(status, kind)
-        moved = old is None or old.status != value
-        since = self._now if old is None or moved else old.last_transition_time
         new = Condition(
             type=kind.value,
             status=value,
             reason=str(reason),
             message=clip(message),
-            last_transition_time=since,
+            last_transition_time=transition_time(old, value, self._now),
             observed_generation=self._generation,
         )
         others = {condition.type: condition for condition in status.conditions}

@@ -16,6 +16,7 @@ from typing import Final
 
 from gpupack_crds import indices
 from gpupack_crds.gpujob_status import EndedWorkers
+from gpupack_crds.times import format_time
 from gpupack_operator.decision import causes, readings, times
 from gpupack_operator.decision.view import AttemptView
 from gpupack_operator.decision.workers import Worker, by_index
@@ -55,7 +56,7 @@ def record_ended_workers(view: AttemptView, before: EndedWorkers | None) -> Ende
         EndedWorkers(
             succeeded=indices.written(view.ended.succeeded | succeeded),
             ignored=indices.written(view.ended.ignored | ignored),
-            last_at=times.write(last_at),
+            last_at=format_time(last_at),
             results=readings.read(ended, view.ended).results,
         )
     )

@@ -20,6 +20,7 @@ from msgspec import structs
 from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.gpujob_status import GpuJobStatus, Width
 from gpupack_crds.placement import WorkerPlacement, by_node, by_worker, nodes_of
+from gpupack_crds.times import format_time
 from gpupack_kubeclient.objects import Job
 from gpupack_operator.decision import attempts, gpus, outcome, times
 from gpupack_operator.decision.cleanup import delete_job
@@ -124,7 +125,7 @@ def with_width(
     width = Width(
         workers=workers,
         column=f"{workers} of {spec.least}-{spec.workers}",
-        resized_at=times.write(at) if at else None,
+        resized_at=format_time(at) if at else None,
         reason=why.reason if why else "",
         message=clip(why.message, MESSAGE_CHARACTERS) if why else "",
     )

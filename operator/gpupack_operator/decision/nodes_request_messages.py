@@ -4,6 +4,7 @@
 from gpupack_crds import names
 from gpupack_crds.gpujob_status import NodesRequest
 from gpupack_crds.kinds import GpuJob
+from gpupack_crds.times import format_time
 from gpupack_operator.decision import gpus, times
 from gpupack_operator.decision.nodes import Provisioning
 from gpupack_operator.decision.reasons import JobReason
@@ -44,7 +45,7 @@ def _failed(request: NodesRequest, settings: Provisioning | None) -> tuple[JobRe
         then = "no nodes are requested until the job is changed"
         return JobReason.PROVISIONING_STOPPED, f"{request.message}; {vain}: {then}"
     pause = settings.backoff_after(request.failures)
-    retry_at = times.write(times.after(times.read(request.since), pause))
+    retry_at = format_time(times.after(times.read(request.since), pause))
     count = f"failure {request.failures} of {settings.max_failures}"
     return (
         JobReason.PROVISIONING_FAILED,

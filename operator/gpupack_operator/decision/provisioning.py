@@ -23,6 +23,7 @@ from msgspec import structs
 from gpupack_crds import names
 from gpupack_crds.condition import ConditionStatus
 from gpupack_crds.gpujob_status import GpuJobStatus, NodesRequest, NodesState
+from gpupack_crds.times import format_time
 from gpupack_operator.decision import attempts, gpus, nodes_request_messages, times
 from gpupack_operator.decision.conditions import Type, Writer, clip
 from gpupack_operator.decision.model import Action, Decision, Observation, PlanPending, RequestPlan
@@ -142,7 +143,7 @@ def _record_shortage(
     lacks = answer.gpu_shortage if _uses_whole_gpus(observation) else None
     starts_in = lacks.starts_in_seconds if lacks else None
     if lacks and (starts_in is None or starts_in > settings.min_wait_seconds):
-        since = request.lacks_gpus_since or times.write(observation.now)
+        since = request.lacks_gpus_since or format_time(observation.now)
         return structs.replace(request, lacks_gpus_since=since)
     if request.is_open and answer.reason in QUOTA_REASONS:
         why = "the namespace's quota does not allow the job any more"
@@ -179,7 +180,7 @@ def _failure(observation: Observation, request: NodesRequest, settings: Provisio
     if seen is not None and seen.state == "Failed":
         return f"ProvisioningRequest {name}: {seen.message}"
     seconds = settings.decision_seconds if waits else settings.place_seconds
-    since = times.read(request.since or times.write(observation.now))
+    since = times.read(request.since or format_time(observation.now))
     if observation.now < times.after(since, seconds):
         return ""
     if request.state == "Creating":
@@ -268,7 +269,7 @@ def _closed(
 def _in_state(
     observation: Observation, request: NodesRequest, state: NodesState, message: str = ""
 ) -> NodesRequest:
-    since = times.write(observation.now)
+    since = format_time(observation.now)
     said = clip(message, MAX_REASON_CHARACTERS)
     return structs.replace(request, state=state, since=since, message=said)
 

@@ -38,6 +38,7 @@ from gpupack_crds.gpunode import (
     Quarantine,
 )
 from gpupack_crds.kinds import GpuNode
+from gpupack_crds.times import format_time
 from gpupack_operator.decision import acceptance, times
 from gpupack_operator.decision.fleet import Fleet
 
@@ -117,7 +118,7 @@ def decide_entries(
         entries.append(found)
         if (ends_at := step.ends_at(found)) is not None:
             again_at.append(ends_at)
-    since = times.write(now)
+    since = format_time(now)
     for gpu, device in unhealthy.items():
         entries.append(Quarantine(gpu=gpu, cause=device.cause, since=since))
     entries += [Quarantine(gpu=g, phase="Acceptance", cause=why, since=since) for g, why in new]
@@ -230,14 +231,14 @@ class _Step:
     def _failed(self, entry: Quarantine, verdict: Measured | None) -> Quarantine:
         cause = f"its burn-in failed: {verdict.message if verdict else ''}"
         entry = self._relapsed(entry, cause[: acceptance.MAX_MESSAGE])
-        return structs.replace(entry, until=times.write(self.rules.after(entry, self.now)))
+        return structs.replace(entry, until=format_time(self.rules.after(entry, self.now)))
 
     def _relapsed(self, entry: Quarantine, cause: str) -> Quarantine:
         relapses = min(entry.relapses + 1, MAX_RELAPSES)
         return structs.replace(self._now_in(entry, "Quarantined", cause), relapses=relapses)
 
     def _now_in(self, entry: Quarantine, phase: Phase, cause: str = "") -> Quarantine:
-        since = times.write(self.now)
+        since = format_time(self.now)
         return structs.replace(
             entry, phase=phase, since=since, until=None, cause=cause or entry.cause
         )

@@ -12,6 +12,7 @@ from typing import Final
 from gpupack_crds.gpujob_status import GpuJobStatus, Preemption, Victims
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.placement import by_node, by_worker
+from gpupack_crds.times import format_time
 from gpupack_crds.wire import Timestamp
 from gpupack_operator.decision import times
 from gpupack_operator.decision.reasons import JobReason
@@ -47,7 +48,7 @@ def own_place_reservation(job: GpuJob, now: dt.datetime) -> Preemption | None:
     if not all(place.devices for place in places):
         return None
     ends = Victims(reason=OUTCOME, attempts=(f"{job.metadata.uid}/{job.status.attempt}",))
-    return Preemption(since=times.write(now), victims=(ends,), placement=by_node(places))
+    return Preemption(since=format_time(now), victims=(ends,), placement=by_node(places))
 
 
 def held_since(status: GpuJobStatus) -> Timestamp:

@@ -8,6 +8,7 @@ import math
 from msgspec import structs
 
 from gpupack_crds.gpujob_status import Attempt, GpuJobStatus
+from gpupack_crds.times import format_time
 from gpupack_kubeclient.objects import Job
 from gpupack_operator.decision import (
     attempts,
@@ -157,7 +158,7 @@ def _progress(seen: AttemptView, status: GpuJobStatus, write: Writer) -> GpuJobS
         verdict = trouble.verdict
         message = verdict.message
         if verdict.reason == JobReason.IMAGE_PULL_FAILED:
-            message += image_pulls.describe_hold(seen.earlier, times.write(trouble.due))
+            message += image_pulls.describe_hold(seen.earlier, format_time(trouble.due))
         return write.set(status, Type.RUNNING, "False", verdict.reason, message)
     message = f"attempt {seen.number} on {status.nodes}"
     return write.set(status, Type.RUNNING, "True", JobReason.ALL_WORKERS_RUNNING, message)
@@ -285,7 +286,7 @@ def mark_finished(status: GpuJobStatus, now: dt.datetime) -> GpuJobStatus:
 
     Its time to live begins, and its pods are not planned any more.
     """
-    return structs.replace(status, finished_at=times.write(now), planned_pod=None)
+    return structs.replace(status, finished_at=format_time(now), planned_pod=None)
 
 
 def _waiting_again(status: GpuJobStatus, verdict: Verdict, write: Writer) -> GpuJobStatus:
@@ -293,7 +294,7 @@ def _waiting_again(status: GpuJobStatus, verdict: Verdict, write: Writer) -> Gpu
     reason = JobReason.SUSPENDED if suspended else JobReason.RESTARTING
     message = f"attempt {status.attempt} ended ({verdict.reason}): {verdict.message}"
     if start := attempts.next_start(status):
-        message += f"; the next one starts at {times.write(start)} or later"
+        message += f"; the next one starts at {format_time(start)} or later"
     status = write.set(status, Type.RUNNING, "False", reason, "")
     return write.set(
         status, Type.ADMITTED, "False", reason, verdict.message if suspended else message

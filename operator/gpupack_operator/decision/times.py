@@ -9,11 +9,6 @@ from gpupack_crds.gpujob_status import GpuJobStatus, RunLimit
 from gpupack_crds.kinds import GpuJob
 
 
-def write(moment: dt.datetime) -> str:
-    """Write a time; cut off fractions of a second."""
-    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def read(text: str) -> dt.datetime:
     """Read a time; the CRD's schema ensures its form."""
     return dt.datetime.fromisoformat(text)

@@ -16,6 +16,7 @@ from msgspec import structs
 
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.placement import by_worker
+from gpupack_crds.times import format_time
 from gpupack_kubeclient.objects import Pod
 from gpupack_operator.decision import (
     attempts,
@@ -77,7 +78,7 @@ def decide(observation: Observation, status: GpuJobStatus, write: Writer) -> Dec
         reason = reason_of_deadline(status.run_limit)
         return _failed(observation, status, write, reason=reason, message=message)
     if status.phase == "Suspended":
-        status = structs.replace(status, resumed_at=times.write(observation.now))
+        status = structs.replace(status, resumed_at=format_time(observation.now))
         status = _set(status, JobReason.QUEUED, "the job was resumed", write)
         return Decision(status=status, actions=actions, again_at=observation.now)
     ready_at = _ready_at(observation, status)

@@ -13,6 +13,7 @@ import itertools
 import math
 
 from gpupack_crds.plan import MoveOrder
+from gpupack_crds.times import format_seconds
 from gpupack_placement import NodeName
 from gpupack_queue import (
     CancelReservation,
@@ -167,7 +168,7 @@ class Moves:
             if shown is None or not is_current or shown.has_ended:
                 self._release(job, Event.WITHDRAWN)
         elif written is not None and is_current:
-            if written.since == status.moment(made.since):
+            if written.since == format_seconds(made.since):
                 self.operations.apply(job, Event.SHOWN)
                 self.operations.apply(job, Event.VICTIMS_END)
         elif not is_decided or shown is None or not shown.may_wait:
@@ -222,6 +223,6 @@ def _order(job: JobId, made: Operation[PlannedMove]) -> MoveOrder:
         attempt=job,
         node=planned.node,
         cause=planned.why,
-        until=status.moment(made.write_by),
+        until=format_seconds(made.write_by),
         preemption=status.to_status(Preempt(job, victims, planned.move.placements), made.since),
     )

@@ -14,6 +14,7 @@ import msgspec
 
 from gpupack_crds.gpujob_status import Preemption, Victims
 from gpupack_crds.placement import WorkerPlacement, by_node, by_worker
+from gpupack_crds.times import format_seconds
 from gpupack_placement import Placement
 from gpupack_queue import JobId, Preempt, PreemptionReason, Queue, Victim
 from gpupack_scheduler.ledger import claims
@@ -30,11 +31,6 @@ _MOVES: Final = {
 }
 
 
-def moment(seconds: float) -> str:
-    """Return a time as statuses have it, in whole seconds."""
-    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def to_status(decision: Preempt, since: float, gained: float | None = None) -> Preemption:
     """Convert a preemption into its form in a status; `gained`: GPU-seconds, of a consolidation."""
     lost = None if gained is None else sum(victim.lost_gpu_seconds for victim in decision.victims)
@@ -42,7 +38,7 @@ def to_status(decision: Preempt, since: float, gained: float | None = None) -> P
     for victim in decision.victims:
         by_reason[victim.reason].append(victim.job)
     return Preemption(
-        since=moment(since),
+        since=format_seconds(since),
         victims=tuple(
             Victims(reason=reason.value, attempts=tuple(sorted(attempts)))
             for reason, attempts in sorted(by_reason.items())

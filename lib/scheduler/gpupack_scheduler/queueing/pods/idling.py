@@ -15,6 +15,7 @@ from typing import Final
 
 from gpupack_crds import names
 from gpupack_crds.gpucohort import IdlePods
+from gpupack_crds.times import format_seconds
 from gpupack_queue import Queue
 from gpupack_scheduler.ledger.claims import PodClaim, State
 from gpupack_scheduler.ledger.ledger import Ledger
@@ -49,7 +50,7 @@ class IdlePod:
     @property
     def text(self) -> str:
         """Return the message for the owner; it stays the same while the pod is idle."""
-        moment = dt.datetime.fromtimestamp(self.since, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        moment = format_seconds(self.since)
         return (
             f"its GPUs have been idle since {moment}, longer than the {self.rule.after_seconds} s "
             f"that GPUCohort {self.cohort} allows"

@@ -14,9 +14,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from gpupack_crds.condition import Condition, ConditionStatus
+from gpupack_crds.condition import Condition, ConditionStatus, transition_time
 from gpupack_crds.gpucohort import CLUSTER_NAME
 from gpupack_crds.quota import ANY_MODEL, CAPACITY_MISSING
+from gpupack_crds.times import format_time
 from gpupack_devices.models import may_match, nearest_models
 from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement.arrays import ABSENT
@@ -110,9 +111,7 @@ def with_capacity_condition(
         return recorded
     status: ConditionStatus = "True" if shortfall else "False"
     reason, message = shortfall or ("CapacityFound", "the cluster has the GPUs of this quota")
-    at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    if before is not None and before.status == status:
-        at = before.last_transition_time
+    at = transition_time(before, status, format_time(now))
     others = (each for each in recorded if each is not before)
     wanted = Condition(CAPACITY_MISSING, status, reason, message[:MAX_MESSAGE], at, generation)
     return (*others, wanted)

@@ -17,6 +17,7 @@ from typing import Final
 from gpupack_crds.gpujob_status import PREEMPTION_TEXTS
 from gpupack_crds.kinds import GpuReservation
 from gpupack_crds.plan import Stop
+from gpupack_crds.times import format_seconds
 from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement import Request, Toleration, TolerationOperator
 from gpupack_queue import Queue, ReservationId, Tenant, Window
@@ -201,7 +202,7 @@ def _problem(known: _Known, claim: Claim, excess: Excess | None) -> Problem | No
             "TooManyReservations",
             f"the namespace has {MAX_PER_TENANT} older reservations; delete some of them",
         )
-    at = dt.datetime.fromtimestamp(excess.at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = format_seconds(excess.at)
     others = f" and older reservations {excess.others // WHOLE_GPU}" if excess.others else ""
     return Problem(
         "QuotaExceeded",

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The statuses of GPUReservations, by the queue's report of its windows."""
 
-import datetime as dt
 from typing import Final
 
-from gpupack_crds.condition import Condition, ConditionStatus
+from gpupack_crds.condition import Condition, ConditionStatus, transition_time
 from gpupack_crds.gpureservation import ACCEPTED, HONORED, GpuReservationStatus, Phase
 from gpupack_crds.kinds import GpuReservation
+from gpupack_crds.times import format_seconds
 from gpupack_devices.units import WHOLE_GPU
 from gpupack_queue import WindowReport
 from gpupack_scheduler.queueing.quotas.usage import gpus
@@ -39,8 +39,8 @@ def reservation_status(
     return GpuReservationStatus(
         observed_generation=generation,
         phase=phase,
-        window_start=_time(report.window.start),
-        window_end=_time(report.window.end),
+        window_start=format_seconds(report.window.start),
+        window_end=format_seconds(report.window.end),
         gpus=reserved,
         used=gpus(report.used),
         held=gpus(report.held),
@@ -70,16 +70,11 @@ def _condition(
     now: float,
 ) -> Condition:
     before = next((each for each in item.status.conditions if each.type == kind), None)
-    at = before.last_transition_time if before and before.status == status else _time(now)
     return Condition(
         type=kind,
         status=status,
         reason=reason,
         message=message,
-        last_transition_time=at,
+        last_transition_time=transition_time(before, status, format_seconds(now)),
         observed_generation=item.metadata.generation,
     )
-
-
-def _time(seconds: float) -> str:
-    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
