@@ -158,7 +158,7 @@ def test_a_restarted_agent_stops_an_eviction(world):
 
 
 def test_evictions_that_one_namespace_s_budgets_hold_up_keep_no_other_back(world, monkeypatch):
-    monkeypatch.setattr("gpupack_scheduler.queueing.pods.idling.MAX_AT_ONCE", 1)
+    monkeypatch.setattr("gpupack_scheduler.queueing.pods.conditions.MAX_EVICTIONS", 1)
     allow(world)
     holds(world, "one", 0, opted_in=True)
     holds(world, "two", 1, opted_in=True)

@@ -109,7 +109,7 @@ def test_a_change_of_the_limit_counts_for_pods_that_wait(world):
 
 
 def test_evictions_that_one_namespaces_budgets_delay_are_bounded(world, monkeypatch):
-    monkeypatch.setattr("gpupack_scheduler.queueing.pods.run_limits.MAX_AT_ONCE", 1)
+    monkeypatch.setattr("gpupack_scheduler.queueing.pods.conditions.MAX_EVICTIONS", 1)
     allow(world, 600)
     holds(world, "one", 0)
     holds(world, "two", 1)

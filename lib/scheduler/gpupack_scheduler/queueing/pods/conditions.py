@@ -5,6 +5,7 @@ Conditions say that GPUs are idle for too long, that one failed, or that the nod
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -14,6 +15,9 @@ from gpupack_scheduler.ledger.claims import PodClaim
 from gpupack_scheduler.ledger.ledger import Ledger
 
 LOOK_SECONDS: Final = 5.0
+MAX_EVICTIONS: Final = 20
+"""Maximum of simultaneous evictions of one namespace, whose budgets may delay them; others follow
+when these pods have gone."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,6 +86,15 @@ class Eviction:
     name: str
     reason: str
     why: str
+
+
+def few_at_once(evictions: Iterable[Eviction]) -> Iterator[Eviction]:
+    """Yield the first evictions of each namespace, at most MAX_EVICTIONS."""
+    counts = Counter[str]()
+    for each in evictions:
+        if counts[each.namespace] < MAX_EVICTIONS:
+            counts[each.namespace] += 1
+            yield each
 
 
 def name_of(claim: PodClaim) -> objects.ObjectMeta:

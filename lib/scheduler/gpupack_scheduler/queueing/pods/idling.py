@@ -9,7 +9,6 @@ nothing, so a restart neither loses time nor adds any.
 
 import dataclasses
 import datetime as dt
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -20,12 +19,8 @@ from gpupack_queue import Queue
 from gpupack_scheduler.ledger.claims import PodClaim, State
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.queueing.pending.request import pod_id
-from gpupack_scheduler.queueing.pods.conditions import Eviction, Note, name_of
+from gpupack_scheduler.queueing.pods.conditions import Eviction, Note, few_at_once, name_of
 from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
-
-MAX_AT_ONCE: Final = 20
-"""Maximum of simultaneous evictions of one namespace, whose budgets may delay them; others follow
-when these pods have gone."""
 
 REASON: Final = "GpuIdle"
 
@@ -87,15 +82,16 @@ class IdlePodActions:
                 yield pod
 
     def evictions(self, queue: Queue, now: float) -> Iterator[Eviction]:
-        """Yield idle pods to evict, by their owner's and their cohort's choice, a few at a time."""
+        """Yield idle pods to evict, by their owner's and their cohort's choice, few at once."""
+        return few_at_once(self._all_evictions(queue, now))
+
+    def _all_evictions(self, queue: Queue, now: float) -> Iterator[Eviction]:
         uids = self._ledger.pods.reclaimable if self._has_rules() else ()
         claims = (self._ledger.claims.pods.get(uid) for uid in sorted(uids))
         found = (self._idle_pod_of(claim, queue, now) for claim in claims if claim is not None)
-        noted = Counter[str]()
         for pod in found:
-            if pod is not None and pod.is_reclaimed and noted[pod.claim.namespace] < MAX_AT_ONCE:
+            if pod is not None and pod.is_reclaimed:
                 claim, why = pod.claim, f"since {pod.text}"
-                noted[claim.namespace] += 1
                 yield Eviction(claim.uid, claim.namespace, claim.name, REASON, why)
 
     def _has_rules(self) -> bool:

@@ -7,7 +7,6 @@ a job that is backfilled on it is preempted if it delays a queue head. The opera
 This module stores nothing, so a restart neither loses time nor adds any.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,12 +15,8 @@ from gpupack_queue import Queue
 from gpupack_scheduler.ledger.claims import PodClaim, State
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.queueing.pending.request import pod_id
-from gpupack_scheduler.queueing.pods.conditions import Eviction
+from gpupack_scheduler.queueing.pods.conditions import Eviction, few_at_once
 from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
-
-MAX_AT_ONCE: Final = 20
-"""Maximum of simultaneous evictions of one namespace, whose budgets may delay them; others follow
-when these pods have gone."""
 
 REASON: Final = "MaxRunTimeExceeded"
 
@@ -38,12 +33,13 @@ class RunLimitActions:
         self._ledger, self._quotas = ledger, quotas
 
     def evictions(self, queue: Queue, now: float) -> Iterator[Eviction]:
-        """Yield standalone pods that have run for longer than their cohort allows."""
-        noted = Counter[str]()
+        """Yield standalone pods that have run for longer than their cohort allows, few at once."""
+        return few_at_once(self._all_evictions(queue, now))
+
+    def _all_evictions(self, queue: Queue, now: float) -> Iterator[Eviction]:
         for claim in self._ledger.claims.pods.values() if self._quotas.has_run_limits else ():
             limit = self._exceeded(claim, queue, now)
-            if limit is not None and noted[claim.namespace] < MAX_AT_ONCE:
-                noted[claim.namespace] += 1
+            if limit is not None:
                 yield Eviction(claim.uid, claim.namespace, claim.name, REASON, _why(limit))
 
     def _exceeded(self, claim: PodClaim, queue: Queue, now: float) -> RunLimit | None:
