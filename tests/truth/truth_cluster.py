@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the cluster decides: pods through the API server, seen by a watch.
 
-A pod that does not fit is deleted as soon as kube-scheduler says so. A deleted pod is gone when the
-watch says so: it has been sent to the extender by then too, and kube-scheduler reads the next pod,
-and the extender hears of it, later than that.
+A pod that does not fit stays behind its scheduling gate. It is refused when its condition says so,
+in the queue's words, and is then deleted. A deleted pod is gone when the watch says so: the
+extender, too, gets that event before the next pod's.
 """
 
 import asyncio
@@ -22,7 +22,9 @@ from gpupack_kubeclient.resources import PODS
 from gpupack_simulator import Job
 
 PATIENCE_SECONDS = 120.0
-UNSCHEDULABLE = "Unschedulable"
+UNSCHEDULABLE, GATED = "Unschedulable", "SchedulingGated"
+REFUSALS = ("does not fit: ", "can never start on these nodes: ")
+"""How the queue's message about a gated pod begins that fits now on no node."""
 
 
 class Watched:
@@ -31,14 +33,15 @@ class Watched:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.settled = defaultdict(loop.create_future)
-        """By name: Place, or None where kube-scheduler found none."""
+        """By name: Assignment, or None where the pod was refused."""
         self.gone = defaultdict(loop.create_future)
+        """By name: the node to which the pod was bound when it was deleted; empty: to none."""
 
     def see(self, kind: str, seen: objects.Pod) -> None:
         """An event."""
         name = seen.metadata.name
         if kind == "DELETED":
-            _settle(self.gone[name], result=True)
+            _settle(self.gone[name], result=seen.spec.node_name)
         elif seen.spec.node_name:
             _settle(self.settled[name], result=place_of(seen))
         elif any(_is_refusal(condition) for condition in seen.status.conditions):
@@ -52,32 +55,38 @@ class Watched:
 class ClusterDecider:
     """A Decider.
 
-    Pods that come together are created in their order, and kube-scheduler takes them one by one in
-    that order. No pod leaves in between, so a pod that was refused would be refused again.
+    Each pod is created when the outcome of the one before is known. Creation times have seconds,
+    and the queue orders pods of one second by their UIDs, which are random: pods that are created
+    together have no order that the simulator could follow.
     """
 
     def __init__(self, api: Api, namespace: str, watched: Watched) -> None:
         self._api, self._namespace, self._watched = api, namespace, watched
 
     async def arrive(self, jobs: Sequence[Job]) -> list[Assignment | None]:
-        """Create the pods and see them bound, or refused and deleted."""
-        for job in jobs:
-            await self._api.create(PODS, pod(job), namespace=self._namespace)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            places = [await self._watched.settled[job.id] for job in jobs]
-        refused = [job for job, place in zip(jobs, places, strict=True) if place is None]
-        await self.depart(refused)
-        return places
+        """Create the pods one after the other; see each bound, or refused and deleted."""
+        return [await self._arrive(job) for job in jobs]
 
     async def depart(self, jobs: Sequence[Job]) -> None:
         """Delete the pods and see that they are gone."""
         await asyncio.gather(*(self._depart(job) for job in jobs))
 
-    async def _depart(self, job: Job) -> None:
+    async def _arrive(self, job: Job) -> Assignment | None:
+        await self._api.create(PODS, pod(job), namespace=self._namespace)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            place = await self._watched.settled[job.id]
+        if place is None:
+            node = await self._depart(job)
+            assert not node, f"{job.id} was refused, and bound to {node} before it was deleted"
+        return place
+
+    async def _depart(self, job: Job) -> str:
+        """Return the node to which it was bound; empty: to none."""
         await self._api.delete(PODS, job.id, namespace=self._namespace)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            await self._watched.gone[job.id]
+            node = await self._watched.gone[job.id]
         self._watched.forget(job.id)
+        return node
 
 
 @contextlib.asynccontextmanager
@@ -110,7 +119,16 @@ def place_of(bound: objects.Pod) -> Assignment:
 
 
 def _is_refusal(condition: objects.Condition) -> bool:
-    return condition.type == "PodScheduled" and condition.reason == UNSCHEDULABLE
+    """Tell whether the pod fits nowhere: kube-scheduler says so, or the queue of a gated pod.
+
+    The API server's own message of a gated pod says nothing, nor does one about its turn.
+    """
+    if condition.type != "PodScheduled":
+        return False
+    is_gated = condition.reason == GATED
+    return condition.reason == UNSCHEDULABLE or (
+        is_gated and condition.message.startswith(REFUSALS)
+    )
 
 
 def _settle(future: asyncio.Future, *, result: object) -> None:
