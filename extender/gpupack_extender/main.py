@@ -34,8 +34,8 @@ def main() -> None:
     gc.enable()
 
     # kube-scheduler holds a connection for each worker of a gang that gathers, up to a thousand.
-    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    _, max_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
 
     async def extend(stop: asyncio.Event) -> None:
         # A separate connection, so that many waiting calls do not delay the watch of the Lease.

@@ -66,7 +66,7 @@ def _gang(judged: Judged, name: str, index: int, chance: random.Random) -> Manif
     workers = chance.choices((1, 2, 3, 4), (4, 3, 2, 1))[0]
     seconds = round(chance.uniform(0.2, 1.5), 2)
     if index % 2:
-        share = _share(judged, chance, most_percent=95)
+        share = _share(judged, chance, max_percent=95)
         return judged.job(name, workers=workers, share=share, seconds=seconds)
     return judged.job(name, workers=workers, gpus=chance.randint(1, 4), seconds=seconds)
 
@@ -74,7 +74,7 @@ def _gang(judged: Judged, name: str, index: int, chance: random.Random) -> Manif
 def _servers(judged: Judged, chance: random.Random) -> list[Server]:
     """All servers, in an order that mixes those of whole GPUs and of shares."""
     whole = [(2, {"gpus": gpus}) for gpus in SERVER_GPUS]
-    shares = [(3, {"share": _share(judged, chance, most_percent=20)}) for _ in range(SERVER_SHARES)]
+    shares = [(3, {"share": _share(judged, chance, max_percent=20)}) for _ in range(SERVER_SHARES)]
     sizes = [size for pair in zip_longest(shares, whole) for size in pair if size]
     return [
         Server(
@@ -88,10 +88,10 @@ def _servers(judged: Judged, chance: random.Random) -> list[Server]:
     ]
 
 
-def _share(judged: Judged, chance: random.Random, *, most_percent: int) -> Share:
+def _share(judged: Judged, chance: random.Random, *, max_percent: int) -> Share:
     """A share of at most so much of a GPU's time, and as much of its memory."""
-    most_mib = judged.gpu_memory_mib * most_percent // 100
-    return Share(chance.randint(1, most_percent), chance.randint(64, most_mib))
+    max_mib = judged.gpu_memory_mib * max_percent // 100
+    return Share(chance.randint(1, max_percent), chance.randint(64, max_mib))
 
 
 @contextlib.contextmanager

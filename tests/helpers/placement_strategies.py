@@ -89,9 +89,9 @@ policies = st.sampled_from(list(POLICIES.values()))
 
 
 @st.composite
-def clusters(draw, most_nodes=3, most_gpus=4, fill=6):
-    count = draw(st.integers(0, most_nodes))
-    cluster = cluster_of(*(draw(nodes(f"n{i}", most_gpus)) for i in range(count)))
+def clusters(draw, max_nodes=3, max_gpus=4, fill=6):
+    count = draw(st.integers(0, max_nodes))
+    cluster = cluster_of(*(draw(nodes(f"n{i}", max_gpus)) for i in range(count)))
     for number in range(draw(st.integers(0, fill))):
         answer = decide(cluster, draw(requests()), draw(policies))
         if isinstance(answer, Placement):
@@ -120,9 +120,9 @@ def _row(cluster, name):
 
 
 @st.composite
-def gangs(draw, most_workers=4):
+def gangs(draw, max_workers=4):
     """Those with a rule that contradicts itself are left out."""
-    request, workers = draw(requests()), draw(st.integers(1, most_workers))
+    request, workers = draw(requests()), draw(st.integers(1, max_workers))
     rules = [{}, {"max_nodes": 1}, {"max_nodes": 2}]
     if workers <= 3:
         rules.append({"one_worker_per_node": True})
@@ -132,12 +132,12 @@ def gangs(draw, most_workers=4):
 
 
 @st.composite
-def open_clusters(draw, most_nodes=3, most_gpus=4):
+def open_clusters(draw, max_nodes=3, max_gpus=4):
     """Clusters whose nodes are open to all requests, so that most roles fit alone."""
     made = []
-    for number in range(draw(st.integers(1, most_nodes))):
+    for number in range(draw(st.integers(1, max_nodes))):
         name = f"n{number}"
-        gpus = draw(st.integers(1, most_gpus))
+        gpus = draw(st.integers(1, max_gpus))
         base = node(
             name,
             gpus,
@@ -173,14 +173,14 @@ def role_requests(draw):
 
 
 @st.composite
-def gangs_of_roles(draw, most_workers=3):
+def gangs_of_roles(draw, max_workers=3):
     """Gangs of two or three roles; rules that contradict others are left out."""
     names = draw(st.sampled_from([("leader", "worker"), ("router", "prefill", "decode")]))
     anywhere = [Spread()] * 4
     limits = [Spread(max_nodes=1), Spread(one_worker_per_node=True), Spread(same_clique=True)]
     roles = []
     for name in names:
-        role = Role(name, draw(st.integers(1, most_workers)), draw(role_requests()))
+        role = Role(name, draw(st.integers(1, max_workers)), draw(role_requests()))
         with suppress(InvalidRequest):
             limited = replace(role, spread=draw(st.sampled_from(anywhere + limits)))
             limited.check()

@@ -40,14 +40,14 @@ GAP_SECONDS = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class Break:
-    """A way to break something. `most_seconds`: it mends itself after so long."""
+    """A way to break something. `max_seconds`: it mends itself after so long."""
 
     name: str
     how: Callable[[], contextlib.AbstractContextManager[None]]
     expected: frozenset[str]
     allowed: frozenset[str] = frozenset()
     fades_seconds: float = RATE_SECONDS
-    most_seconds: float = float("inf")
+    max_seconds: float = float("inf")
 
     def lasts_seconds(self, speed: float) -> float:
         """Until its alerts fire."""
@@ -106,7 +106,7 @@ class AlertStorm:
 
     def _order(self, chance: random.Random) -> Iterator[Break]:
         breaks = [
-            each for each in self.breaks() if each.lasts_seconds(self.speed) <= each.most_seconds
+            each for each in self.breaks() if each.lasts_seconds(self.speed) <= each.max_seconds
         ]
         while True:
             yield from chance.sample(breaks, len(breaks))
@@ -152,7 +152,7 @@ class AlertStorm:
                 self._api_hangs,
                 frozenset({"GpupackPartDown"}),
                 frozenset({"GpupackApiErrors", "GpupackApiSlow"}),
-                most_seconds=55.0,
+                max_seconds=55.0,
             ),
             Break(
                 "a user creates an object that cannot be read",
@@ -164,7 +164,7 @@ class AlertStorm:
                 "processes are killed that come back at once",
                 self._blips,
                 frozenset(),
-                most_seconds=float("inf") if self.speed == 1 else 0.0,
+                max_seconds=float("inf") if self.speed == 1 else 0.0,
             ),
         )
 

@@ -15,7 +15,7 @@ import simulated_gpus
 from harness import Kube
 from manifests import Judged, Share
 from queue_judge import End
-from queue_tenants import A100, PRIORITIES, QUOTAS, REAL, T4, most_of
+from queue_tenants import A100, PRIORITIES, QUOTAS, REAL, T4, max_gpus_of
 from storms import BATCH, Server, mixed
 
 Manifest = dict[str, Any]
@@ -203,23 +203,23 @@ def _priority(chance: random.Random) -> Manifest:
 def _size(tenant: str, models: tuple[str, ...], chance: random.Random) -> Manifest:
     workers = chance.choices((1, 2, 3, 4), (4, 3, 2, 1))[0]
     if chance.random() < 0.25:
-        return {"workers": workers, "share": _share(chance, most_percent=95)}
+        return {"workers": workers, "share": _share(chance, max_percent=95)}
     # Of several models, what a worker of the smallest node can have.
     numbers, weights = GPUS[T4 if T4 in models else models[0]]
     gpus = chance.choices(numbers, weights)[0]
-    return {"workers": min(workers, most_of(tenant, models) // gpus), "gpus": gpus}
+    return {"workers": min(workers, max_gpus_of(tenant, models) // gpus), "gpus": gpus}
 
 
-def _share(chance: random.Random, *, most_percent: int) -> Share:
+def _share(chance: random.Random, *, max_percent: int) -> Share:
     """Of any model's memory."""
-    return Share(chance.randint(1, most_percent), chance.randint(64, 10_000))
+    return Share(chance.randint(1, max_percent), chance.randint(64, 10_000))
 
 
 def _server(index: int, chance: random.Random) -> Server:
     name, most = f"simulated-{index}", chance.randint(1, 3)
     size: Any = {"gpus": chance.randint(1, 2)}
     if index % 2:
-        size = {"share": _share(chance, most_percent=40)}
+        size = {"share": _share(chance, max_percent=40)}
     return Server(name, most, simulated_gpus.deployment(name, **size))
 
 

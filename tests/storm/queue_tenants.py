@@ -91,7 +91,7 @@ def limits(namespaces: Mapping[str, str]) -> list[Limit]:
     return [*found, Limit("cohort storm-inner", frozenset(inner), A100, INNER_MOST)]
 
 
-def most_of(tenant: str, models: tuple[str, ...]) -> int:
+def max_gpus_of(tenant: str, models: tuple[str, ...]) -> int:
     """How many GPUs a gang of this namespace may have, whichever of the models it gets."""
     quota, most = QUOTAS[tenant], {H100: 16, A100: 32, T4: 8}
     allowed = [quota.most(model) if quota else None for model in models]

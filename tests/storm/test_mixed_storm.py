@@ -30,7 +30,7 @@ def attempts_again(jobs):
     return [attempt for attempt in attempts if attempt["outcome"] != "Succeeded"]
 
 
-def most_at_once(peaks):
+def max_at_once(peaks):
     """The most that shares of one GPU held at once."""
     return {
         key: max((peak[key] for peak in peaks.values()), default=0)
@@ -76,13 +76,13 @@ def test_a_mixed_storm_ends_well_though_every_part_is_killed_three_times(
         f"{ended} of {JOBS} jobs had ended by then, all after {finished - begin:.0f} s; "
         f"killed {json.dumps(Counter(killed()))}; {scaled()} times scaled; "
         f"{len(again)} attempts repeated {json.dumps(Counter(a['reason'] for a in again))}; "
-        f"at most at once on one GPU: {json.dumps(most_at_once(peaks()))}"
+        f"at most at once on one GPU: {json.dumps(max_at_once(peaks()))}"
     )
     assert refusals() == []
     assert Counter(killed()) == dict.fromkeys(EVERY_PART, ROUNDS)
     assert Counter(job["status"]["phase"] for job in jobs.values()) == {"Succeeded": JOBS}
     assert {attempt["outcome"] for attempt in again} <= {"Infrastructure"}
     assert views_of_status(jobs) == views_of_containers(jobs)
-    assert most_at_once(peaks())["shares"] > 1
+    assert max_at_once(peaks())["shares"] > 1
     assert len(pods) == sum(server.most for server in storm.servers)
     assert max(percents(pods).values()) <= 100

@@ -57,7 +57,7 @@ class WhatIf:
         `thorough`: the state has changed, so victims are searched again for all jobs.
         """
         is_settled, idle = True, 0
-        most_idle = MAX_ROUNDS if thorough else IDLE_ROUNDS
+        max_idle = MAX_ROUNDS if thorough else IDLE_ROUNDS
         if thorough:
             self._queue.state.pending.forget_searches()
         for _ in range(MAX_ROUNDS):
@@ -67,7 +67,7 @@ class WhatIf:
                 self._carry_out(found)
                 continue
             idle += 1
-            if not self._is_due(found) or idle >= most_idle:
+            if not self._is_due(found) or idle >= max_idle:
                 break
         return self._queue.state.findings() if is_settled else None
 

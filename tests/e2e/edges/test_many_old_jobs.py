@@ -65,8 +65,8 @@ def bench(kube, system, judged):
             extender_seconds=time.monotonic() - began,
             operator_seconds=operator_seconds,
             start_seconds=min(start_seconds() for _ in range(3)),
-            operator_mib=most_mib(system, OPERATOR),
-            extender_mib=most_mib(system, SCHEDULER),
+            operator_mib=max_mib(system, OPERATOR),
+            extender_mib=max_mib(system, SCHEDULER),
         )
 
     return measure
@@ -127,7 +127,7 @@ def restarted(system, workload):
     system.insist("delete", "pod", selector, "--wait")
 
 
-def most_mib(system, workload):
+def max_mib(system, workload):
     """Return VmHWM of a component's process, the largest of its replicas."""
     pods = pods_of_part(system, workload.rpartition("-")[2])
     return max(peak_mib(system, pod["metadata"]["name"], CONTAINERS[workload]) for pod in pods)

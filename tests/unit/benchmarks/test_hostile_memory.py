@@ -27,19 +27,19 @@ def hostile(monkeypatch):
 class Admission:
     """A tenant whose pods are refused above a number of GPUs."""
 
-    def __init__(self, most_gpus):
-        self.most_gpus, self.calls = most_gpus, []
+    def __init__(self, max_gpus):
+        self.max_gpus, self.calls = max_gpus, []
         self.kube = types.SimpleNamespace(namespace="hostile")
 
     def kubectl(self, *arguments, stdin):
         self.calls.append(arguments)
         limits = json.loads(stdin)["spec"]["containers"][0]["resources"]["limits"]
-        refused = int(limits.get("gpupack.dev/gpu", 0)) > self.most_gpus
+        refused = int(limits.get("gpupack.dev/gpu", 0)) > self.max_gpus
         return subprocess.CompletedProcess([], int(refused), "", "too many" * refused)
 
 
 def test_attacks_use_the_largest_size_that_admission_accepts(hostile):
-    admission = Admission(most_gpus=1024)
+    admission = Admission(max_gpus=1024)
     attacker = hostile.Attacker(admission)
     sizes = attacker.letters, attacker.gpus, attacker.terms
     assert sizes == (hostile.LETTERS, 1024, hostile.TERMS)

@@ -28,9 +28,9 @@ formulas = st.sampled_from(sorted(FORMULAS))
 
 
 @st.composite
-def uniform_clusters(draw, most_nodes=4):
+def uniform_clusters(draw, max_nodes=4):
     """As clusters(), each node with GPUs of one kind, like nearly all that there are."""
-    drawn = [draw(nodes(f"n{i}", 6)) for i in range(draw(st.integers(1, most_nodes)))]
+    drawn = [draw(nodes(f"n{i}", 6)) for i in range(draw(st.integers(1, max_nodes)))]
     cluster = cluster_of(*(one_kind(n, draw(st.sampled_from(MODELS))) for n in drawn))
     for number in range(draw(st.integers(0, 10))):
         answer = decide(cluster, draw(requests()), POLICIES["first-fit"])

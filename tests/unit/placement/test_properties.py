@@ -141,7 +141,7 @@ def test_refusals_add_up_and_are_the_same_each_time(cluster, asked, policy):
 
 
 @cases
-@given(clusters(most_gpus=3, fill=3), gangs(most_workers=3), policies)
+@given(clusters(max_gpus=3, fill=3), gangs(max_workers=3), policies)
 def test_a_gang_is_planned_exactly_when_brute_force_finds_a_way(cluster, asked, policy):
     before = books(cluster)
     answer = plan_gang(cluster, asked, policy)
@@ -152,7 +152,7 @@ def test_a_gang_is_planned_exactly_when_brute_force_finds_a_way(cluster, asked, 
 
 
 @cases
-@given(clusters(most_gpus=6, fill=10), gangs(most_workers=8), policies)
+@given(clusters(max_gpus=6, fill=10), gangs(max_workers=8), policies)
 def test_a_gang_is_planned_wherever_placing_workers_one_by_one_succeeds(cluster, asked, policy):
     answer = plan_gang(cluster, asked, policy)
     assert choose_gang(cluster, asked, policy) == (answer if isinstance(answer, tuple) else None)

@@ -231,7 +231,7 @@ def test_a_large_gang_is_searched_within_the_bound():
 
 
 @cases
-@given(open_clusters(most_gpus=3), gangs_of_roles(most_workers=2), policies)
+@given(open_clusters(max_gpus=3), gangs_of_roles(max_workers=2), policies)
 def test_roles_are_placed_exactly_when_brute_force_finds_a_way(cluster, asked, policy):
     before, possible = books(cluster), gang_fits(cluster, asked)
     answer = plan_gang(cluster, asked, policy)
@@ -249,7 +249,7 @@ def test_roles_are_placed_exactly_when_brute_force_finds_a_way(cluster, asked, p
 
 
 @cases
-@given(open_clusters(most_gpus=3), gangs_of_roles(most_workers=2))
+@given(open_clusters(max_gpus=3), gangs_of_roles(max_workers=2))
 def test_the_search_alone_finds_a_way_exactly_when_there_is_one(cluster, asked):
     found = RoleSearch(cluster, asked, cluster.among(None)).run()
     assert found.is_exact

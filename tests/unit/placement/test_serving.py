@@ -159,7 +159,7 @@ def test_a_device_that_changes_its_name_serves_the_new_one():
 
 @cases
 @given(
-    clusters(most_nodes=4),
+    clusters(max_nodes=4),
     requests(),
     st.lists(requests(), max_size=3),
     st.sampled_from(sorted(set(POLICIES) - {"gpu-clustering", "random"})),

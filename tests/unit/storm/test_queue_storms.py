@@ -4,7 +4,7 @@
 import pytest
 from manifests import Judged
 from queue_storms import Meddling, QueueStorm, StormJob, drawn
-from queue_tenants import A100, COHORTS, H100, QUOTAS, T4, most_of
+from queue_tenants import A100, COHORTS, H100, QUOTAS, T4, max_gpus_of
 
 THERE_ARE = {H100: 16, A100: 96, T4: 76}
 
@@ -23,7 +23,7 @@ def test_no_gang_is_larger_than_its_quota_or_the_empty_cluster_allow(seed):
     for job in storm(seed).jobs:
         spec = job.manifest["spec"]
         gpus = spec["workers"] * spec.get("gpus", 1)
-        assert 1 <= gpus <= most_of(job.tenant, tuple(spec["gpuModels"])), job.name
+        assert 1 <= gpus <= max_gpus_of(job.tenant, tuple(spec["gpuModels"])), job.name
 
 
 def test_a_storm_has_jobs_of_every_fate_in_every_namespace():

@@ -7,7 +7,7 @@ answer: the status of a GPUJob, a pod's condition, `explain`, `queue`, `what-if`
 
 from dataclasses import replace
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from gpupack_placement.cluster import Cluster
 from gpupack_placement.gang import why_not
@@ -31,6 +31,7 @@ from gpupack_queue.reservations.backfill_reservations import BackfillReservation
 from gpupack_queue.reservations.in_place_restart import is_held_by_last_attempt
 from gpupack_queue.start import (
     At,
+    Never,
     NotNow,
     Now,
     Start,
@@ -168,12 +169,16 @@ class Explainer:
             case NotNow.VICTIMS_HOLD_QUOTA:
                 ending = WhenReleased(tuple(sorted(self._state.running_victims())), preempting=True)
                 return _Cause(WaitReason.PREEMPTION_PENDING, reasons.WAITING_FOR_QUOTA, ending)
-            case _:
+            case Now() | NotNow.BEHIND_QUEUE_HEAD | NotNow.WOULD_DELAY:
                 return (
                     self._blocked_by_head(entry)
                     or self._blocked_by_reservation(entry)
                     or _admitted_next()
                 )
+            case Never() as never:
+                return self._never(job, cluster, never)
+            case other:
+                assert_never(other)
 
     def _waits_for_reserved(self, reservation: Reservation) -> _Cause | None:
         """Return what still holds the places that are reserved for it."""
@@ -199,10 +204,10 @@ class Explainer:
 
     def _never_starts(self, entry: PendingJob, cluster: Cluster) -> _Cause | None:
         """Return why the empty cluster or an unused quota does not suffice; None: both do."""
-        job = entry.job
         never = self._check.never(entry.job_class)
-        if never is None:
-            return None
+        return None if never is None else self._never(entry.job, cluster, never)
+
+    def _never(self, job: Job, cluster: Cluster, never: Never) -> _Cause:
         if never.cause is Unsatisfied.NODES:
             left = self._planner.left_on_any_model(cluster, job)
             refusal = why_not(cluster.emptied(), job.gang, _ANY_POLICY)
