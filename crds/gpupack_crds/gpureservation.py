@@ -152,6 +152,11 @@ class GpuReservationSpec(Wire, frozen=True):
         """GPUs of one unit."""
         return self.gpus_per_node or 1 if self.nodes else 1
 
+    @property
+    def total_gpus(self) -> int:
+        """Number of reserved GPUs."""
+        return self.units * self.gpus_per_unit
+
 
 FIXED_RULE: Final = Rule(
     "self == oldSelf",
@@ -198,3 +203,8 @@ class GpuReservationStatus(Wire, frozen=True):
             schema=BY_TYPE,
         ),
     ] = ()
+
+    @property
+    def problem(self) -> str:
+        """Why it does not stand, or why GPUs of the window are missing; empty: neither is so."""
+        return next((each.message for each in self.conditions if each.status == "False"), "")

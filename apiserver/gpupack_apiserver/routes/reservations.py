@@ -50,12 +50,11 @@ async def reservations(
 
 def _view(item: GpuReservation) -> ReservationView:
     spec, status = item.spec, item.status
-    wrong = (each.message for each in status.conditions if each.status == "False")
     return ReservationView(
         namespace=item.metadata.namespace,
         name=item.metadata.name,
         model=spec.model,
-        gpus=status.gpus or str(spec.units * spec.gpus_per_unit),
+        gpus=status.gpus or str(spec.total_gpus),
         phase=status.phase,
         window_start=status.window_start or "",
         window_end=status.window_end or "",
@@ -63,5 +62,5 @@ def _view(item: GpuReservation) -> ReservationView:
         held=status.held,
         missing=status.missing,
         recurrence=spec.recurrence or "",
-        problem=next(wrong, ""),
+        problem=status.problem,
     )

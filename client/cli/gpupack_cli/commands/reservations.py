@@ -77,14 +77,13 @@ async def _show(session: Session, *, everywhere: bool, output: Output) -> None:
 
 
 def row_of(item: GpuReservation) -> ReservationRow:
-    """Return the row of a reservation; its problem is that of a condition that is false."""
+    """Return the row of a reservation."""
     spec, status = item.spec, item.status
-    problems = (each.message for each in status.conditions if each.status == "False")
     return ReservationRow(
         namespace=item.metadata.namespace,
         name=item.metadata.name,
         model=spec.model,
-        gpus=status.gpus or str(spec.units * spec.gpus_per_unit),
+        gpus=status.gpus or str(spec.total_gpus),
         phase=status.phase,
         start=status.window_start or "",
         end=status.window_end or "",
@@ -92,5 +91,5 @@ def row_of(item: GpuReservation) -> ReservationRow:
         held=status.held,
         missing=status.missing,
         recurrence=spec.recurrence or "",
-        problem=next(problems, ""),
+        problem=status.problem,
     )

@@ -134,14 +134,6 @@ class Windows:
         return _Known(item.metadata.uid, intervals, "", min(ends, now + MAX_AGE_SECONDS))
 
 
-def intervals_of(item: GpuReservation, now: float) -> tuple[Interval, ...]:
-    """Return the windows of an object that have not ended; none if it cannot be read."""
-    try:
-        return _schedule(item).intervals(dt.datetime.fromtimestamp(now, dt.UTC))
-    except InvalidWindow:
-        return ()
-
-
 def id_of(item: GpuReservation) -> ReservationId:
     """Return the ID of a reservation in the queue."""
     found = reservation_id(item.metadata.namespace, item.metadata.name)
@@ -167,7 +159,7 @@ def _moment(text: str) -> dt.datetime:
 
 def _claim(item: GpuReservation, known: _Known) -> Claim:
     spec, created = item.spec, item.metadata.creation_timestamp
-    milli = spec.units * spec.gpus_per_unit * WHOLE_GPU
+    milli = spec.total_gpus * WHOLE_GPU
     declared = created.timestamp() if created else 0.0
     tenant = Tenant(item.metadata.namespace)
     return Claim(id_of(item), tenant, spec.model, milli, declared, known.intervals)

@@ -19,8 +19,7 @@ def reservation_status(
     item: GpuReservation, report: WindowReport | None, problem: Problem | None, now: float
 ) -> GpuReservationStatus:
     """Return the status; `report`: of the current or next window; None: none follows."""
-    spec = item.spec
-    reserved = gpus(spec.units * spec.gpus_per_unit * WHOLE_GPU)
+    reserved = gpus(item.spec.total_gpus * WHOLE_GPU)
     generation = item.metadata.generation
     if problem is not None:
         refused = _condition(item, ACCEPTED, "False", problem.reason, problem.message, now)
