@@ -964,6 +964,9 @@ export interface components {
             readonly running: number;
             readonly waiting: number;
             readonly problem: string;
+            /** @default  */
+            readonly job_order: string;
+            readonly max_run_seconds?: number | null;
         };
         /** Quotas */
         readonly Quotas: {

@@ -16,6 +16,7 @@ from gpupack_apiserver.quota_history import MAX_QUOTAS, Series
 from gpupack_apiserver.rights import sees_nowhere
 from gpupack_apiserver.routes.jobs import Namespace
 from gpupack_apiserver.routes.parts import Call, Parts, parts_of
+from gpupack_crds.gpujob_status import RunLimit
 from gpupack_crds.kinds import GpuQuota
 from gpupack_restapi import PREFIX
 from gpupack_restapi.patterns import NAME
@@ -41,8 +42,12 @@ class Visible(msgspec.Struct, frozen=True):
 @get(f"{PREFIX}/quotas", tags=["jobs"], responses=problems.REFUSALS)
 async def quotas(request: Call, state: State, namespace: Namespace = "") -> Quotas:
     """List GPUQuotas and their usage."""
-    visible = await _visible(parts_of(state), request, namespace)
-    shown = tuple(_quota(quota) for _, quota in sorted(visible.quotas.items()))
+    parts = parts_of(state)
+    visible = await _visible(parts, request, namespace)
+    shown = tuple(
+        _quota(quota, parts.model.quotas.run_limit(name))
+        for name, quota in sorted(visible.quotas.items())
+    )
     return Quotas(shown, may_list=visible.may_list)
 
 
@@ -75,7 +80,7 @@ async def _visible(parts: Parts, request: Call, namespace: str) -> Visible:
     return Visible(found, may_list=not sees_nowhere(user, seen, there))
 
 
-def _quota(quota: GpuQuota) -> QuotaView:
+def _quota(quota: GpuQuota, limit: RunLimit | None) -> QuotaView:
     status = quota.status
     return QuotaView(
         namespace=quota.metadata.namespace,
@@ -86,7 +91,9 @@ def _quota(quota: GpuQuota) -> QuotaView:
         lent=status.lent,
         running=status.running,
         waiting=status.waiting,
-        problem=status.problem,
+        problem="; ".join(filter(None, (status.problem, status.capacity_warning))),
+        job_order=quota.spec.job_order,
+        max_run_seconds=limit.seconds if limit else None,
     )
 
 

@@ -7,7 +7,11 @@ import msgspec
 
 
 class QuotaView(msgspec.Struct, frozen=True):
-    """A namespace's quota with its usage, from its GPUQuota's status."""
+    """A namespace's quota with its usage, from its GPUQuota.
+
+    `problem`: what of it is ignored, or what the cluster lacks for it. `job_order`: as in the spec.
+    `max_run_seconds`: the maximum run time by its cohorts; null: there is none.
+    """
 
     namespace: str
     cohort: str
@@ -18,6 +22,8 @@ class QuotaView(msgspec.Struct, frozen=True):
     running: int
     waiting: int
     problem: str
+    job_order: str = ""
+    max_run_seconds: int | None = None
 
 
 class Quotas(msgspec.Struct, frozen=True):

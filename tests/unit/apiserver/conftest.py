@@ -217,10 +217,10 @@ def job(model):
 
 @pytest.fixture
 def quota(model):
-    def show(namespace, **status):
+    def show(namespace, spec=None, **status):
         built = {
             "metadata": {"name": "default", "namespace": namespace, "uid": f"uid-{namespace}"},
-            "spec": {"models": []},
+            "spec": spec or {},
             "status": status,
         }
         model.quotas.quotas.upsert(msgspec.convert(built, GpuQuota))

@@ -3,7 +3,7 @@
 
 import { useMemo } from "preact/hooks";
 import type { Quota, QuotaHistory, QuotaSeries } from "../contract.ts";
-import { amount, byName, count, figure, whole } from "../format.ts";
+import { amount, byName, count, duration, figure, whole } from "../format.ts";
 import { useCall } from "../parts/call.ts";
 import { Chart } from "../parts/chart.tsx";
 import { Nothing } from "../parts/nothing.tsx";
@@ -47,6 +47,21 @@ const COLUMNS: readonly Column<Quota>[] = [
   numeric("lent", "Lent", true),
   { ...numeric("running", "Running", true), cell: (quota) => quota.running },
   { ...numeric("waiting", "Waiting", true), cell: (quota) => quota.waiting },
+  {
+    key: "order",
+    title: "Job order",
+    width: "minmax(60px, 110px)",
+    wideOnly: true,
+    cell: (quota) => quota.job_order,
+  },
+  {
+    key: "longest",
+    title: "Max. run time",
+    width: "90px",
+    wideOnly: true,
+    numeric: true,
+    cell: (quota) => (quota.max_run_seconds === null ? "" : duration(quota.max_run_seconds)),
+  },
 ];
 
 export function QuotasView() {
