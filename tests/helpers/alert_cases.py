@@ -139,10 +139,13 @@ CASES = (
     ),
     Case(
         "GpupackPreemptionStuck",
-        fires={f"gpupack_queue_preemption_oldest_seconds{{{EXTENDER}}}": "0+60x30"},
-        quiet={f"gpupack_queue_preemption_oldest_seconds{{{EXTENDER}}}": "0+60x4 0x20"},
-        summary="Victims of a preemption have not ended for 10m 0s.",
-        not_yet=6,
+        fires={f"gpupack_queue_preemptions_given_up_total{{{EXTENDER}}}": "0 0 1x30"},
+        # Victims are within a grace period of an hour.
+        quiet={
+            f"gpupack_queue_preemptions_given_up_total{{{EXTENDER}}}": "3x30",
+            f"gpupack_queue_preemption_oldest_seconds{{{EXTENDER}}}": "0+60x30",
+        },
+        summary="A preemption was given up, because its victims did not end.",
     ),
     Case(
         "GpupackPodsLinger",

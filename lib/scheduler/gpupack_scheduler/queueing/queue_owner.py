@@ -295,6 +295,7 @@ class QueueOwner:
                 operations.cancel(given_up)
             else:
                 self.queue.release(given_up.job, self._ledger.cluster, stuck=given_up.stuck)
+                operations.preemptions.record_stuck(given_up.stuck)
         held_back = [
             each for each in found.admitted if not self._admissions.admit(each, asking=asking)
         ]

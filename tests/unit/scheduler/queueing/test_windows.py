@@ -128,6 +128,17 @@ def test_attempts_in_the_way_are_ordered_to_end_when_the_window_begins(world):
     assert status(world, item).preempting == 1
 
 
+def test_a_preemption_for_a_window_that_is_given_up_is_counted(world):
+    runs(world, "left", "a", 0, 1, 2, 3)
+    runs(world, "right", "b", 0, 1)
+    reserve(world)
+    at(world, 1970)
+    preemptions = world.owner.observed.operations.preemptions
+    assert preemptions.given_up == 0
+    at(world, 2200)
+    assert preemptions.given_up == 1
+
+
 def test_pods_in_the_way_are_evicted(world):
     shown = pod("notebook", on="a", devices=whole("a", 0, 1, 2, 3), gpus=4)
     world.ledger.pods.upsert(shown)

@@ -106,9 +106,13 @@ class Preemptions:
         The queue looks for another way.
         """
         self.release(given_up.job, stuck=given_up.stuck)
-        if given_up.stuck:
+        self.record_stuck(given_up.stuck)
+
+    def record_stuck(self, victims: Collection[JobId]) -> None:
+        """Count a preemption that was given up for these victims, which did not end."""
+        if victims:
             self.given_up += 1
-            log.warning("%s were to end and did not", ", ".join(given_up.stuck))
+            log.warning("%s were to end and did not", ", ".join(victims))
 
     def end_overdue(self, now: float) -> None:
         """End preemptions that should be written by now and are not."""
