@@ -141,7 +141,8 @@ def test_what_other_jobs_take_of_a_window_is_reported(drawn):
                 ]
                 report = reports[each.reservation]
                 if not fits(world, each, others):
-                    assert report.missing or report.victims
+                    # Victims for one window may leave GPUs to another.
+                    assert report.missing or any(one.victims for one in reports.values())
 
     run(world, windows, jobs, check, known_at=3)
 

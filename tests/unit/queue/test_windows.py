@@ -335,3 +335,13 @@ def test_no_preemptor_takes_free_gpus_of_a_window_whose_victims_end_after_its_st
     world.submit("brief", 1, "lab").submit("low", 2, "lab").decide(at=0).end("brief")
     world.submit("high", 2, "lab", priority=1, preemptible=False).decide(at=90)
     assert "high stops low" not in world.log
+
+
+def test_victims_end_in_time_for_a_window_that_begins_while_another_lasts():
+    world = World(node("n1", 3), quotas=[quota("lab", 3)], grace=20.0)
+    world.reserve(window("lab/day", 1, 130, 200), window("lab/desk", 1, 100, 200))
+    world.submit("stays", 1, "lab", preemptible=False).submit("batch", 1, "lab").decide(at=0)
+    world.decide(at=100)
+    assert len(world.where) == 2
+    world.decide(at=110)
+    assert "stops batch" in world.log[-1]

@@ -83,18 +83,39 @@ class WindowVictims:
     def plan(self) -> Iterator[tuple[PreemptForWindow, tuple[RunningJob, ...]]]:
         """Yield what to preempt now, window by window, with the victims."""
         taken: set[JobId] = set()
-        for window in in_order(self._state.windows):
-            lead = lead_seconds(self._state, window, self._now)
-            if not window.start - lead <= self._now < window.end or self._is_searched(window):
+        for window, at in self._times():
+            if self._is_searched(window):
                 continue
-            victims, is_complete = self._victims(window, taken)
+            victims, is_complete = self._victims(window, at, taken)
             grace = max((one.job.grace_seconds for one in victims), default=0.0)
-            if victims and self._now < window.start - grace:
-                self.due_at = min(self.due_at, window.start - grace)
+            if victims and self._now < at - grace:
+                self.due_at = min(self.due_at, at - grace)
             elif victims:
                 taken |= {one.job.id for one in victims}
                 self.due_at = self.due_at if is_complete else self._now
-                yield self._decision(window, victims), victims
+                yield self._decision(self._beginning_at(at, window), victims), victims
+
+    def _beginning_at(self, at: float, window: Window) -> Window:
+        """Return the window that begins then and takes GPUs from another one, or this one."""
+        if window.start < at:
+            beginning = in_order(each for each in self._state.windows if each.start == at)
+            return beginning[0] if beginning else window
+        return window
+
+    def _times(self) -> Iterator[tuple[Window, float]]:
+        """Yield each window with the times for which it is searched now.
+
+        These are its start, and the starts of other windows while it lasts: it may lack GPUs when
+        another one begins.
+        """
+        windows = in_order(each for each in self._state.windows if self._now < each.end)
+        due = [
+            max(each.start, self._now)
+            for each in windows
+            if each.start - lead_seconds(self._state, each, self._now) <= self._now
+        ]
+        for window in windows:
+            yield from ((window, at) for at in sorted(set(due)) if window.is_active(at))
 
     def _is_searched(self, window: Window) -> bool:
         """Tell whether a search found nothing a moment ago."""
@@ -111,12 +132,16 @@ class WindowVictims:
             ),
         )
 
-    def _victims(self, window: Window, taken: set[JobId]) -> tuple[tuple[RunningJob, ...], bool]:
-        """Return the jobs that must end for the window, without those that do already.
+    def _victims(
+        self, window: Window, at: float, taken: set[JobId]
+    ) -> tuple[tuple[RunningJob, ...], bool]:
+        """Return the jobs that must end for the window by then, without those that do already.
 
         False: more have to be searched for.
         """
-        search = _Search(self._state, self._snapshot, self._planner, window, self._now, taken)
+        search = _Search(
+            self._state, self._snapshot, self._planner, window, self._now, at=at, taken=taken
+        )
         units = 0
         while units < MAX_UNITS_PER_CYCLE and search.add_unit():
             units += 1
@@ -129,19 +154,20 @@ class WindowVictims:
 
 
 class _Search:
-    """The search for one window, which makes space for one unit after another."""
+    """The search for one window and one time; it makes space for one unit after another."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is searched, for which window and time, and now
         self,
         state: State,
         snapshot: Cluster,
         planner: QuotaPlanner,
         window: Window,
         now: float,
+        *,
+        at: float,
         taken: Collection[JobId],
     ) -> None:
         self._state, self._planner, self._window, self._now = state, planner, window, now
-        at = max(now, window.start)
         self._active = in_order(each for each in state.windows if each.is_active(at))
         self._protected = protected_jobs(state, at)
         self._needed_by = {
