@@ -345,3 +345,13 @@ def test_victims_end_in_time_for_a_window_that_begins_while_another_lasts():
     assert len(world.where) == 2
     world.decide(at=110)
     assert "stops batch" in world.log[-1]
+
+
+def test_no_job_takes_the_gpus_of_a_window_from_a_job_that_is_larger_than_it():
+    world = World(node("n1", 3), quotas=[quota("lab", 2), quota("web", 1)])
+    world.reserve(window("lab/day", 1, 100, 200, units=2))
+    world.submit("large", 3, "lab", **of_day()).decide(at=1)
+    world.submit("two", 2, "web", preemptible=False).decide(at=110)
+    assert set(world.where) == {"large"}
+    world.submit("one", 1, "web", preemptible=False).decide(at=120)
+    assert set(world.where) == {"one"}

@@ -19,7 +19,7 @@ from gpupack_queue.charge import ANY, NO_CHARGE, Charge
 from gpupack_queue.job import Job, JobId, Places, ReservationId, RunningJob
 from gpupack_queue.planning import Planner
 from gpupack_queue.quotas.quota_usage import QuotaUsage
-from gpupack_queue.running.projected_cluster import adopt_job
+from gpupack_queue.running.projected_cluster import adopt_job, release_job
 from gpupack_queue.state.queue_state import State
 from gpupack_queue.state.session import Session
 from gpupack_queue.window import Window
@@ -159,6 +159,31 @@ class WindowHolds:
         """Return the milli-GPU that the window's own jobs do not have."""
         used = used_by_jobs(self._state, window) + self._starting.get(window.reservation, 0)
         return max(window.milli - used, 0)
+
+    def permits(self, job: Job, places: Places, victims: Sequence[RunningJob]) -> bool:
+        """Tell whether windows get their GPUs back if jobs of theirs are among the victims.
+
+        `job`: the preemptor, which takes these places.
+        """
+        affected = [
+            each
+            for each in self.active
+            if not each.admits(job) and any(each.admits(one.job) for one in victims)
+        ]
+        if not affected:
+            return True
+        trial, ended = self._session.cluster.overlay(), {one.job.id for one in victims}
+        for placement in (placement for one in victims for placement in one.placements):
+            trial.assume_free(placement)
+        adopt_job(trial, job, places)
+        for window in affected:
+            for held in self._held.get(window.reservation, ()):
+                release_job(trial, *held)
+            used = used_by_jobs(self._state, window, without=ended)
+            missing = place_units(trial, window, max(window.milli - used, 0), self._plan)[1]
+            if missing > self.missing.get(window.reservation, 0):
+                return False
+        return True
 
     def release(self, window: Window) -> None:
         """Release what is held for the window, until `hold`."""

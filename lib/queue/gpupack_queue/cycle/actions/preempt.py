@@ -35,9 +35,10 @@ class Preempt:
         return True
 
     def _is_permitted(self, entry: PendingJob, preemption: PlannedPreemption) -> bool:
-        """Tell whether the preemptor delays no upcoming window there."""
-        return self._cycle.upcoming.permits(
-            entry.job, preemption.decision.placements, without=preemption.victims
+        """Tell whether the preemptor delays no window and takes nothing of an active one."""
+        job, places, victims = entry.job, preemption.decision.placements, preemption.victims
+        return self._cycle.upcoming.permits(job, places, without=victims) and (
+            self._cycle.holds.permits(job, places, victims)
         )
 
     def finish(self) -> None:
