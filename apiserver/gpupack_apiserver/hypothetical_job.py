@@ -12,7 +12,7 @@ import msgspec
 
 from gpupack_apiserver.errors import CallInvalid
 from gpupack_crds.dry_run import PREFIX, JudgedJob
-from gpupack_crds.gpujob import MAX_GPUS, GpuJobSpec
+from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS, GpuJobSpec
 from gpupack_crds.priority import PriorityProblem
 from gpupack_kubeclient import objects
 from gpupack_kubeclient.errors import KubeError
@@ -31,15 +31,22 @@ class _Template(objects.View, frozen=True):
 
 class _Templated(objects.View, frozen=True):
     template: _Template | None = None
+    roles: "tuple[_Templated, ...]" = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CheckedJob:
-    """A job that the API server accepts: its name, its spec, and its pods' spec as written."""
+    """A job that the API server accepts.
+
+    Attributes:
+        name: its name.
+        spec: its spec.
+        pod_specs: the PodSpec of each role as written; of a job without roles, that of all workers.
+    """
 
     name: str
     spec: GpuJobSpec
-    pod_spec: msgspec.Raw
+    pod_specs: tuple[msgspec.Raw, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,9 +71,12 @@ def parse_checked_job(spec: Json) -> CheckedJob:
         job = _decode(PREFIX, msgspec.json.encode(spec))
     except (msgspec.MsgspecError, RecursionError) as error:
         raise CallInvalid("job", "", f"send the spec that the dry run returned: {error}") from error
-    if (job.spec.gpus is None) == (job.spec.share is None):
+    parts = job.spec.roles or (job.spec,)
+    if any((part.gpus is None) == (part.share is None) for part in parts):
         raise CallInvalid("job", "", "set exactly one of gpus and share")
-    if job.spec.workers * (job.spec.gpus or 1) > MAX_GPUS:
+    if job.spec.workers > MAX_WORKERS:
+        raise CallInvalid("job", "", f"a job can have at most {MAX_WORKERS} workers in all")
+    if sum(part.workers * (part.gpus or 1) for part in parts) > MAX_GPUS:
         raise CallInvalid(
             "job", "", f"a job can have at most {MAX_GPUS} GPUs in all (workers x gpus)"
         )
@@ -86,8 +96,10 @@ def parse_judged_job(job: JudgedJob) -> CheckedJob:
 
 
 def _decode(name: str, spec: bytes | msgspec.Raw) -> CheckedJob:
-    template = msgspec.json.decode(spec, type=_Templated).template or _Template()
-    return CheckedJob(name, msgspec.json.decode(spec, type=GpuJobSpec), template.spec)
+    found = msgspec.json.decode(spec, type=_Templated)
+    parts = found.roles or (found,)
+    pod_specs = tuple((part.template or _Template()).spec for part in parts)
+    return CheckedJob(name, msgspec.json.decode(spec, type=GpuJobSpec), pod_specs)
 
 
 def build_request(
@@ -115,11 +127,11 @@ def build_request(
         return NotQueued("Suspended", "spec.suspend is true")
     if isinstance(priority, PriorityProblem):
         return NotQueued(priority.reason, priority.message)
-    if len(bytes(job.pod_spec)) > MAX_BYTES:
+    if max(len(bytes(each)) for each in job.pod_specs) > MAX_BYTES:
         return NotQueued("InvalidTemplate", f"spec.template has more than {MAX_BYTES} bytes")
     try:
-        pod = WorkerPod.read(job.pod_spec)
-        gang = gang_request.gang(spec, pod, observed, namespace=namespace)
+        pods = tuple(map(WorkerPod.read, job.pod_specs))
+        gang = gang_request.gang(spec, pods, observed, namespace=namespace)
     except RequestInvalid as error:
         return NotQueued("InvalidTemplate", str(error), permanent=True)
     return GangRequest(

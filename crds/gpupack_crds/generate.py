@@ -36,7 +36,7 @@ HEADER = "# Generated from the types in crds/gpupack_crds by `make generate`; do
 
 JOB_COLUMNS = (
     ("Phase", "string", ".status.phase", "Summary of the conditions.", 0),
-    ("Workers", "integer", ".spec.workers", "Number of workers.", 0),
+    ("Workers", "integer", ".status.workers", "Number of workers.", 0),
     ("GPUs", "string", ".status.gpus", "GPUs of all workers; 2x40% are two shares.", 0),
     ("Nodes", "string", ".status.nodes", "Nodes of the current attempt.", 0),
     ("Reason", "string", ".status.reason", "Reason of the phase.", 0),

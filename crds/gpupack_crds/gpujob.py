@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUJob, the user's side: what to run, on how many GPUs, and what to do when it fails."""
 
-from typing import Annotated, ClassVar, Final, Literal
+import itertools
+from typing import Annotated, ClassVar, Final, Literal, Self
+
+import msgspec
 
 from gpupack_crds.names import (
     EXTENDED_RESOURCE,
@@ -68,6 +71,8 @@ MAX_EXTRA_WORKERS = 64
 """Maximum of an elastic gang: each extra worker is a Job of its own."""
 MAX_GPUS = 4096
 """Maximum of all workers of a job together."""
+MAX_ROLES = 8
+"""Maximum of a job: each role is a request of its own in a plan."""
 MAX_REVISIONS = 1_000_000
 MAX_ORDERED_MODELS = 8
 """Maximum of gpuModels with gpuModelFallback: each is another request in the queue."""
@@ -214,6 +219,137 @@ class Distributed(Wire, frozen=True):
     ) = None
 
 
+ROLE_NAME = "^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
+MAX_ROLE_NAME = 32
+
+Gpus = Annotated[
+    int,
+    described(
+        "Whole GPUs for each worker; with mig, the number of MIG slices. Set exactly one of gpus "
+        "and share.",
+        ge=1,
+        le=64,
+        schema=INT_OR_STRING
+        | ruled(Rule("type(self) == int", GPUS_FORM, said=f"'{GPUS_FORM}: ' + self")),
+    ),
+]
+GpuModels = Annotated[
+    tuple[Annotated[str, described("A model, such as H100.", min_length=1, max_length=64)], ...],
+    described(
+        "Permitted GPU models, such as V100, A100-80GB, h100 sxm or MI300X. Words of the product "
+        "name are enough, case does not matter, and a size in GB is that of the data sheet. "
+        "Default: any model.",
+        max_length=16,
+    ),
+]
+
+_MODELS_RULE = Rule(
+    "!has(self.gpuModels) || self.gpuModels.all(m, !m.matches('[:=]|^ *[0-9]+ *[xX*]|[.][a-z]+/'))",
+    "gpuModels has only models, such as A100-80GB; write their number as gpus: 2, and a "
+    "resource such as nvidia.com/gpu as resourceName",
+    ".gpuModels",
+)
+_LINK_RULE = Rule(
+    "self.interconnect != 'nvlink' || "
+    "(has(self.gpus) && (type(self.gpus) != int || self.gpus >= 2))",
+    "interconnect: nvlink is between the GPUs of one worker; set gpus to 2 or more",
+    ".interconnect",
+)
+_NODES_RULE = Rule(
+    "!has(self.spread) || !has(self.spread.maxNodes) || "
+    "!has(self.spread.oneWorkerPerNode) || !self.spread.oneWorkerPerNode || "
+    "self.spread.maxNodes >= self.workers",
+    "oneWorkerPerNode needs maxNodes of at least workers; raise maxNodes or remove it",
+    ".spread",
+)
+_CLIQUE_RULE = Rule(
+    "!has(self.spread) || !has(self.spread.oneClique) || !self.spread.oneClique || "
+    "!has(self.spread.oneWorkerPerNode) || !self.spread.oneWorkerPerNode || "
+    "self.workers == 1",
+    "oneClique puts all workers on one node; remove oneClique or oneWorkerPerNode",
+    ".spread",
+)
+_RUNS_SOMETHING = (
+    "has(self.workload) || (has(self.template) && has(self.template.spec) && "
+    "has(self.template.spec.containers) && self.template.spec.containers.exists("
+    "c, (c.name == 'worker' || size(self.template.spec.containers) == 1) && "
+    "has(c.image) && size(c.image) > 0))"
+)
+
+
+class Role(Wire, frozen=True):
+    """Identical workers of a job that has workers of several kinds."""
+
+    name: Annotated[
+        str,
+        described(
+            "Name of the role, such as leader: lower-case letters, digits and '-'.",
+            min_length=1,
+            max_length=MAX_ROLE_NAME,
+        ),
+    ]
+    workers: Annotated[
+        int, described("Number of workers of the role. Default: 1.", ge=1, le=MAX_WORKERS)
+    ] = 1
+    gpus: Gpus | None = None
+    share: Annotated[
+        Share | None,
+        described("A part of one GPU for each worker. Set exactly one of gpus and share."),
+    ] = None
+    gpu_models: GpuModels = ()
+    min_memory: (
+        Annotated[Memory, described("Minimum memory of each GPU, such as 40Gi. Default: any.")]
+        | None
+    ) = None
+    interconnect: Annotated[
+        Interconnect,
+        described(
+            "nvlink: the GPUs of one worker are connected by NVLink. any: no condition. "
+            "Default: any."
+        ),
+    ] = "any"
+    spread: Annotated[
+        Spread | None,
+        described("Rules for the nodes of the role's workers, in addition to those of the job."),
+    ] = None
+    workload: Annotated[
+        Workload | None,
+        described("Built-in workload for the worker container, instead of an own image."),
+    ] = None
+    template: Annotated[
+        Template | None, described("Partial pod template that is merged over gpupack's own.")
+    ] = None
+
+    rules: ClassVar = (
+        Rule(
+            f"self.name.matches('{ROLE_NAME}')",
+            "the name of a role must be lower-case letters, digits and '-', and begin with a "
+            "letter, such as leader",
+            ".name",
+        ),
+        Rule(
+            "has(self.gpus) != has(self.share)",
+            "set exactly one of gpus (whole GPUs for each worker of the role) and share (a part of "
+            "one GPU)",
+        ),
+        Rule(
+            f"!has(self.workload) || self.workload.name != '{MPI_WORKLOAD}'",
+            f"the workload {MPI_WORKLOAD} is started by mpirun, which starts equal workers only; "
+            "remove it from the role",
+            ".workload",
+        ),
+        Rule(
+            _RUNS_SOMETHING,
+            "nothing to run: set workload.name of the role, or a container with an image in its "
+            "template.spec.containers; of several, name one worker",
+        ),
+        _NODES_RULE,
+        _CLIQUE_RULE,
+        _MODELS_RULE,
+        _LINK_RULE,
+    )
+
+
 class FailureRule(Wire, frozen=True):
     """What to do when the worker container ends with one of these exit codes."""
 
@@ -239,6 +375,81 @@ _ASKS_BY_HAND = (
 )
 
 
+_OF_A_ROLE = (
+    "gpus",
+    "share",
+    "gpuModels",
+    "minMemory",
+    "workload",
+    "template",
+)
+"""Fields that stand in each role where there are roles."""
+_ALL_ALIKE = {
+    "minWorkers": "an elastic job has workers of one kind",
+    "podPerWorker": "each worker of a job with roles has its own pod",
+    "mig": "MIG slices are for jobs whose workers are alike",
+    "gpuModelFallback": "models in order of preference are for jobs whose workers are alike",
+}
+"""Fields that jobs with roles cannot have, and why."""
+
+_ROLE_RULES = (
+    Rule(
+        "!has(self.roles) || size(self.roles) > 0",
+        "roles is empty; add a role or remove roles",
+        ".roles",
+    ),
+    Rule(
+        "!has(self.roles) || (self.workers == 1 && self.interconnect == 'any' && "
+        + " && ".join(f"!has(self.{name})" for name in _OF_A_ROLE)
+        + ")",
+        "with roles, what a worker requests and runs stands in each role; move workers, "
+        f"interconnect, {', '.join(_OF_A_ROLE[:-1])} and {_OF_A_ROLE[-1]} into the roles",
+        ".roles",
+    ),
+    *(
+        Rule(f"!has(self.roles) || !has(self.{name})", f"{why}; remove {name} or roles", f".{name}")
+        for name, why in _ALL_ALIKE.items()
+    ),
+    Rule(
+        f"!has(self.roles) || self.resourceName == '{GPU}'",
+        "roles are for GPUs that gpupack assigns; remove resourceName or roles",
+        ".resourceName",
+    ),
+    Rule(
+        f"!has(self.roles) || !({_BY_MPIRUN})",
+        "mpirun starts equal workers only; set another distributed.backend, or remove roles",
+        ".distributed",
+    ),
+    Rule(
+        f"!has(self.roles) || self.roles.map(r, r.workers).sum() <= {MAX_WORKERS}",
+        f"a job can have at most {MAX_WORKERS} workers in all roles together; lower one of them",
+        ".roles",
+    ),
+    Rule(
+        "!has(self.roles) || self.roles.map(r, has(r.gpus) && type(r.gpus) == int ? "
+        f"r.workers * int(r.gpus) : r.workers).sum() <= {MAX_GPUS}",
+        f"a job can have at most {MAX_GPUS} GPUs in all (workers x gpus of each role); lower one "
+        "of them",
+        ".roles",
+    ),
+    Rule(
+        "!has(self.roles) || !has(self.spread) || !has(self.spread.maxNodes) || "
+        "!has(self.spread.oneWorkerPerNode) || !self.spread.oneWorkerPerNode || "
+        "self.spread.maxNodes >= self.roles.map(r, r.workers).sum()",
+        "oneWorkerPerNode needs maxNodes of at least the workers of all roles; raise maxNodes or "
+        "remove it",
+        ".spread",
+    ),
+    Rule(
+        "!has(self.roles) || !has(self.spread) || !has(self.spread.oneClique) || "
+        "!self.spread.oneClique || !has(self.spread.oneWorkerPerNode) || "
+        "!self.spread.oneWorkerPerNode || self.roles.map(r, r.workers).sum() == 1",
+        "oneClique puts all workers on one node; remove oneClique or oneWorkerPerNode",
+        ".spread",
+    ),
+)
+
+
 class GpuJobSpec(Wire, frozen=True):
     """What to run, on how many GPUs, and what to do when it fails.
 
@@ -247,6 +458,17 @@ class GpuJobSpec(Wire, frozen=True):
     fixed once the job exists; with a higher revision workload, template and distributed may change.
     """
 
+    roles: Annotated[
+        tuple[Role, ...],
+        described(
+            "Workers of several kinds, such as a leader and its workers: all of them start "
+            "together or not at all, and end together. What each worker runs and requests stands "
+            "in its role instead of the job. Indices of workers count through the roles in their "
+            "order. Default: all workers are alike.",
+            max_length=MAX_ROLES,
+            schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = ()
     workers: Annotated[
         int,
         described(
@@ -269,20 +491,7 @@ class GpuJobSpec(Wire, frozen=True):
         ]
         | None
     ) = None
-    gpus: (
-        Annotated[
-            int,
-            described(
-                "Whole GPUs for each worker; with mig, the number of MIG slices. Set exactly one "
-                "of gpus and share.",
-                ge=1,
-                le=64,
-                schema=INT_OR_STRING
-                | ruled(Rule("type(self) == int", GPUS_FORM, said=f"'{GPUS_FORM}: ' + self")),
-            ),
-        ]
-        | None
-    ) = None
+    gpus: Gpus | None = None
     mig: (
         Annotated[
             str,
@@ -326,17 +535,7 @@ class GpuJobSpec(Wire, frozen=True):
             max_length=253,
         ),
     ] = GPU
-    gpu_models: Annotated[
-        tuple[
-            Annotated[str, described("A model, such as H100.", min_length=1, max_length=64)], ...
-        ],
-        described(
-            "Permitted GPU models, such as V100, A100-80GB, h100 sxm or MI300X. Words of the "
-            "product name are enough, case does not matter, and a size in GB is that of the data "
-            "sheet. Default: any model.",
-            max_length=16,
-        ),
-    ] = ()
+    gpu_models: GpuModels = ()
     gpu_model_fallback: Annotated[
         GpuModelFallback | None,
         described(
@@ -481,6 +680,50 @@ class GpuJobSpec(Wire, frozen=True):
         ),
     ] = False
 
+    def __post_init__(self) -> None:
+        """Count the workers of all roles: `workers` is the number of workers of the job."""
+        if self.roles:
+            workers = sum(role.workers for role in self.roles)
+            msgspec.structs.force_setattr(self, "workers", workers)
+
+    def of_role(self, role: Role) -> Self:
+        """Return the spec with what a role's workers request and run.
+
+        `workers` and `roles` stay those of the whole job.
+        """
+        return msgspec.structs.replace(
+            self,
+            gpus=role.gpus,
+            share=role.share,
+            gpu_models=role.gpu_models,
+            min_memory=role.min_memory,
+            interconnect=role.interconnect,
+            spread=role.spread,
+            workload=role.workload,
+            template=role.template,
+        )
+
+    def role_of(self, worker: int) -> Role | None:
+        """Return the role of a worker by its index; None: the job has no roles, or no such worker.
+
+        The last role's workers have the largest indices.
+        """
+        return next((role for role, indices in self.role_indices if worker in indices), None)
+
+    def of_worker(self, worker: int) -> Self:
+        """Return the spec with what a worker requests and runs."""
+        role = self.role_of(worker)
+        return self if role is None else self.of_role(role)
+
+    @property
+    def role_indices(self) -> tuple[tuple[Role, range], ...]:
+        """The roles, and the indices of the workers of each."""
+        ends = itertools.accumulate(role.workers for role in self.roles)
+        return tuple(
+            (role, range(end - role.workers, end))
+            for role, end in zip(self.roles, ends, strict=True)
+        )
+
     @property
     def least(self) -> int:
         """Number of workers that start together or not at all; their indices start at 0."""
@@ -500,7 +743,8 @@ class GpuJobSpec(Wire, frozen=True):
         if self.pod_per_worker is not None:
             separate = self.pod_per_worker
         whole_gpus = self.share is None and self.mig is None and self.resource_name == GPU
-        return not separate and self.least > 1 and whole_gpus and not self.extra
+        alike = not self.extra and not self.roles
+        return not separate and self.least > 1 and whole_gpus and alike
 
     @property
     def by_mpirun(self) -> bool:
@@ -526,9 +770,10 @@ class GpuJobSpec(Wire, frozen=True):
 
     rules: ClassVar = (
         Rule(
-            "has(self.gpus) != has(self.share)",
+            "has(self.roles) || has(self.gpus) != has(self.share)",
             "set exactly one of gpus (whole GPUs for each worker) and share (a part of one GPU)",
         ),
+        *_ROLE_RULES,
         Rule(
             f"!has(self.mig) || self.mig.matches('{MIG_PROFILE}')",
             "mig is the profile of MIG slices as nvidia-smi has it, such as 1g.18gb or 3g.71gb",
@@ -616,26 +861,17 @@ class GpuJobSpec(Wire, frozen=True):
             ".template",
         ),
         Rule(
-            "has(self.workload) || (has(self.template) && has(self.template.spec) && "
-            "has(self.template.spec.containers) && self.template.spec.containers.exists("
-            "c, (c.name == 'worker' || size(self.template.spec.containers) == 1) && "
-            "has(c.image) && size(c.image) > 0))",
+            f"has(self.roles) || {_RUNS_SOMETHING}",
             "nothing to run: set workload.name, or a container with an image in "
             "template.spec.containers; of several, name one worker",
         ),
-        Rule(
-            "!has(self.spread) || !has(self.spread.maxNodes) || "
-            "!has(self.spread.oneWorkerPerNode) || !self.spread.oneWorkerPerNode || "
-            "self.spread.maxNodes >= self.workers",
-            "oneWorkerPerNode needs maxNodes of at least workers; raise maxNodes or remove it",
-            ".spread",
-        ),
-        Rule(
-            "!has(self.spread) || !has(self.spread.oneClique) || !self.spread.oneClique || "
-            "!has(self.spread.oneWorkerPerNode) || !self.spread.oneWorkerPerNode || "
-            "self.workers == 1",
-            "oneClique puts all workers on one node; remove oneClique or oneWorkerPerNode",
-            ".spread",
+        *(
+            Rule(
+                f"has(self.roles) || {each.cel}",
+                each.message,
+                each.field_path,
+            )
+            for each in (_NODES_RULE, _CLIQUE_RULE)
         ),
         Rule(
             f"self.resourceName == '{GPU}' || "
@@ -644,13 +880,7 @@ class GpuJobSpec(Wire, frozen=True):
             "oneClique or resourceName",
             ".spread",
         ),
-        Rule(
-            "!has(self.gpuModels) || self.gpuModels.all(m, "
-            "!m.matches('[:=]|^ *[0-9]+ *[xX*]|[.][a-z]+/'))",
-            "gpuModels has only models, such as A100-80GB; write their number as gpus: 2, and a "
-            "resource such as nvidia.com/gpu as resourceName",
-            ".gpuModels",
-        ),
+        _MODELS_RULE,
         Rule(
             "!has(self.gpuModelFallback) || (has(self.gpuModels) && size(self.gpuModels) >= 2 && "
             f"size(self.gpuModels) <= {MAX_ORDERED_MODELS} && "
@@ -659,12 +889,7 @@ class GpuJobSpec(Wire, frozen=True):
             "one first",
             ".gpuModelFallback",
         ),
-        Rule(
-            "self.interconnect != 'nvlink' || "
-            "(has(self.gpus) && (type(self.gpus) != int || self.gpus >= 2))",
-            "interconnect: nvlink is between the GPUs of one worker; set gpus to 2 or more",
-            ".interconnect",
-        ),
+        _LINK_RULE,
         Rule(
             f"self.resourceName.matches('{EXTENDED_RESOURCE}') && "
             "!self.resourceName.contains('kubernetes.io/') && "
@@ -704,6 +929,7 @@ class GpuJobSpec(Wire, frozen=True):
 
 
 FIXED_FIELDS = (
+    "roles",
     "workers",
     "minWorkers",
     "gpus",

@@ -7,7 +7,7 @@ import msgspec
 
 from gpupack_crds import indices
 from gpupack_crds.condition import BY_TYPE, Condition
-from gpupack_crds.gpujob import MAX_GPUS, MAX_WORKERS
+from gpupack_crds.gpujob import MAX_GPUS, MAX_ROLE_NAME, MAX_ROLES, MAX_WORKERS
 from gpupack_crds.placement import NodePlacement
 from gpupack_crds.results import Communication
 from gpupack_crds.wire import FORMER, Timestamp, Wire, described
@@ -316,6 +316,44 @@ class PlannedPod(Wire, frozen=True):
     ] = False
 
 
+class RoleStatus(Wire, frozen=True):
+    """State of a role's workers."""
+
+    name: Annotated[str, described("Name of the role.", min_length=1, max_length=MAX_ROLE_NAME)]
+    workers: Annotated[int, described("Number of workers of the role.", ge=0)] = 0
+    first: Annotated[int, described("Index of its first worker in the job.", ge=0)] = 0
+    running: Annotated[
+        int,
+        described(
+            "Number of workers that have started and not ended; of more than ten workers in steps "
+            "of a tenth, until all have started.",
+            ge=0,
+        ),
+    ] = 0
+    succeeded: Annotated[
+        int,
+        described(
+            "Number of workers of the current attempt that have ended and count as succeeded.", ge=0
+        ),
+    ] = 0
+    gpus: Annotated[
+        str, described("GPUs of the role's workers, such as 8 or 2x40%.", max_length=32)
+    ] = ""
+    nodes: Annotated[
+        str, described("Nodes of the role's workers in the current attempt.", max_length=1024)
+    ] = ""
+    planned_pod: (
+        Annotated[
+            PlannedPod,
+            described(
+                "A pod of the role after admission webhooks, for placement. Absent: unknown; the "
+                "role's template is used."
+            ),
+        ]
+        | None
+    ) = None
+
+
 class GpuJobStatus(Wire, frozen=True):
     """State of the job. The operator writes it."""
 
@@ -371,6 +409,13 @@ class GpuJobStatus(Wire, frozen=True):
         ]
         | None
     ) = None
+    workers: (
+        Annotated[int, described("Number of workers of the job, of all roles.", ge=0)] | None
+    ) = None
+    roles: Annotated[
+        tuple[RoleStatus, ...],
+        described("State of each role, in the order of spec.roles.", max_length=MAX_ROLES),
+    ] = ()
     attempts: Annotated[
         tuple[Attempt, ...],
         described("The last 20 attempts, newest last.", max_length=ATTEMPTS_KEPT),

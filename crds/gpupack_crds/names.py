@@ -88,6 +88,8 @@ SIMULATED_IDLE_ANNOTATION: Final = f"simulated.{GROUP}/idle"
 JOB_LABEL: Final = f"{GROUP}/job"
 JOB_UID_LABEL: Final = f"{GROUP}/job-uid"
 ATTEMPT_LABEL: Final = f"{GROUP}/attempt"
+ROLE_LABEL: Final = f"{GROUP}/role"
+"""Label of the pods of a job with roles."""
 INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 """The worker's index; in a pod with several workers, that of the first.
 

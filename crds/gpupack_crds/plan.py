@@ -15,7 +15,7 @@ from typing import Annotated
 
 import msgspec
 
-from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.gpujob import MAX_ROLES, GpuJobSpec
 from gpupack_crds.gpujob_status import ATTEMPTS_KEPT, Preemption, PreemptionReason
 from gpupack_crds.placement import NodePlacement
 from gpupack_crds.wire import Timestamp, Wire
@@ -30,10 +30,11 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         namespace: the path's namespace.
-        spec: the job's spec without its template; the scheduling part decides.
+        spec: the job's spec without its templates; the scheduling part decides.
         pod_spec: the workers' PodSpec as JSON. Its CPU and memory requests, node selector, required
             node affinity and tolerations decide too, so that kube-scheduler's own filters do not
-            refuse a plan. Only these parts are decoded.
+            refuse a plan. Only these parts are decoded. Of a job with roles it is empty.
+        role_pods: the PodSpec of each role, in the order of the roles.
         avoid: nodes on which the job failed recently; it goes there only if it fits nowhere else.
         resource_version: the GPUJob's version under which the plan is written. No other version
             accepts the write, so that it is known when a plan can no longer be written.
@@ -51,6 +52,7 @@ class PlanRequest(Wire, frozen=True, forbid_unknown_fields=True):
     attempt: Annotated[int, msgspec.Meta(ge=1)]
     spec: GpuJobSpec
     pod_spec: msgspec.Raw
+    role_pods: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=MAX_ROLES)] = ()
     avoid: Annotated[tuple[Name, ...], msgspec.Meta(max_length=ATTEMPTS_KEPT)] = ()
     resource_version: str = ""
     grows: bool = False

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec import structs
 
 from gpupack_crds import names
 from gpupack_crds.gpujob import MAX_WORKERS, GpuJobSpec
@@ -29,6 +30,7 @@ from gpupack_crds.kinds import GPUJOBS, GpuJob
 from gpupack_kubeclient.objects import Job, Json, Object, ObjectMeta, Pod
 from gpupack_kubeclient.resources import Resource
 from gpupack_operator.manifests import owner
+from gpupack_operator.manifests.worker_kind import WorkerKind
 from gpupack_operator.waiting_jobs import Key
 
 Lookup = Mapping[Any, Iterable[Any]]
@@ -44,18 +46,39 @@ class Versioned(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CachedGpuJob:
-    """GPUJob with its pod template as it was written.
+    """GPUJob with its pod templates as they were written.
 
-    The typed view of the template keeps only the fields that gpupack reads.
+    The typed view of a template keeps only the fields that gpupack reads.
     """
 
     job: GpuJob
     template: Json
+    role_templates: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    """Templates by name of the role."""
 
     @property
     def metadata(self) -> ObjectMeta:
         """Return the GPUJob's metadata."""
         return self.job.metadata
+
+    def with_job(self, job: GpuJob) -> "CachedGpuJob":
+        """Return another version of the GPUJob with the same templates."""
+        return dataclasses.replace(self, job=job)
+
+    @property
+    def kinds(self) -> "tuple[WorkerKind, ...]":
+        """The kinds of its workers: of each role one, or one for all workers."""
+        if not self.job.spec.roles:
+            return (WorkerKind(self.job, self.template),)
+        return tuple(
+            WorkerKind(
+                structs.replace(self.job, spec=self.job.spec.of_role(role)),
+                self.role_templates.get(role.name, {}),
+                role,
+                indices.start,
+            )
+            for role, indices in self.job.spec.role_indices
+        )
 
 
 class ReadableGpuJob(Object, frozen=True, dict=True):
@@ -73,7 +96,13 @@ class ReadableGpuJob(Object, frozen=True, dict=True):
         """The part that the cache keeps."""
         spec = msgspec.convert(self.spec, GpuJobSpec)
         job = GpuJob(metadata=self.metadata, spec=spec, status=self.status)
-        return CachedGpuJob(job=job, template=self.spec.get("template") or {})
+        return CachedGpuJob(
+            job=job,
+            template=self.spec.get("template") or {},
+            role_templates={
+                role["name"]: role.get("template") or {} for role in self.spec.get("roles") or ()
+            },
+        )
 
 
 MAX_GPUJOB_LEVELS: Final = 100

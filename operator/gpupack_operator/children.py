@@ -66,7 +66,9 @@ class Children:
         pods, a shared pod that the API server calls invalid does not fail the job: the next attempt
         has a pod for each worker.
         """
-        attempt = GangAttempt(seen.job, seen.template, action.attempt, action.deadline_seconds)
+        attempt = GangAttempt(
+            seen.job, seen.template, action.attempt, action.deadline_seconds, seen.kinds
+        )
         try:
             jobs = jobs_of_gang(attempt, self._defaults, self._provisioning)
         except TemplateInvalid as error:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.gpujob import GpuJobSpec, Role
 from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GpuJob
 from gpupack_operator.decision import attempts
@@ -195,4 +195,10 @@ def _size(spec: GpuJobSpec) -> int:
 
 def _gpus(spec: GpuJobSpec) -> float:
     """Return the GPUs of all workers."""
-    return spec.workers * (spec.share.percent / 100 if spec.share else spec.gpus or 1)
+    if spec.roles:
+        return sum(_gpus_of(role, role.workers) for role in spec.roles)
+    return _gpus_of(spec, spec.workers)
+
+
+def _gpus_of(part: GpuJobSpec | Role, workers: int) -> float:
+    return workers * (part.share.percent / 100 if part.share else part.gpus or 1)

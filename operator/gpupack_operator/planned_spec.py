@@ -51,12 +51,15 @@ def read(spec: bytes) -> bytes:
     return msgspec.json.encode(decode(spec, PlannedSpec))
 
 
-def planned_pod(spec: bytes | None) -> PlannedPod | None:
-    """Return the status's record of the pod; None: the pod after admission is not known."""
+def planned_pod(spec: bytes | None, most: int = MAX_STORED_BYTES) -> PlannedPod | None:
+    """Return the status's record of the pod; None: the pod after admission is not known.
+
+    A larger pod than `most` bytes is left out.
+    """
     if spec is None:
         return None
     parts: Mapping[str, Any] = msgspec.json.decode(spec)
-    if stored_bytes(parts) > MAX_STORED_BYTES:
+    if stored_bytes(parts) > most:
         return PlannedPod(omitted=True)
     return PlannedPod(spec=dict(parts))
 

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from gpupack_crds import names
+from gpupack_crds.gpujob import GpuJobSpec
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
 from gpupack_crds.times import format_time
 from gpupack_kubeclient import errors
@@ -35,7 +36,8 @@ from gpupack_operator.errors import PlanBusy, PlanInvalid, PlanUnanswered, Templ
 from gpupack_operator.manifests import pod
 from gpupack_operator.manifests.gang import GangAttempt, largest_pod
 from gpupack_operator.manifests.shared_pod import sharing_obstacle
-from gpupack_operator.planned_spec import planned_pod
+from gpupack_operator.manifests.worker_kind import WorkerKind
+from gpupack_operator.planned_spec import MAX_STORED_BYTES, planned_pod
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.pod_admission import PodAdmission, first_pod
 
@@ -78,22 +80,13 @@ class Planner:
             priority: the job's priority; a larger value goes first.
             is_quota_uncertain: whether an earlier dry run of such pods may be outdated.
         """
-        job = seen.job
-        try:
-            template = self._template(seen, action.attempt)
-        except TemplateInvalid as error:
-            return NoPlan(reason=JobReason.INVALID_TEMPLATE, message=str(error), permanent=True)
-        admitted = await self._admission.review(
-            job,
-            template,
-            kind=pod.template_hash(job, seen.template, defaults=self._defaults),
-            attempt=action.attempt,
-            is_quota_uncertain=is_quota_uncertain,
-        )
-        if isinstance(admitted, NoPlan):
-            return admitted
-        # The template is in the PodSpec: sent twice, a large one would exceed the reader's limit.
-        spec = msgspec.structs.replace(job.spec, template=None)
+        job, reviewed = seen.job, []
+        for kind in seen.kinds:
+            found = await self._review(kind, action, is_quota_uncertain=is_quota_uncertain)
+            if isinstance(found, NoPlan):
+                return found
+            reviewed.append(found)
+        pods = tuple(each.spec for each in reviewed)
         meta = job.metadata
         answer = await self._request(
             PlanRequest(
@@ -101,8 +94,9 @@ class Planner:
                 name=meta.name,
                 uid=meta.uid,
                 attempt=action.attempt,
-                spec=spec,
-                pod_spec=msgspec.Raw(admitted.spec or msgspec.json.encode(template["spec"])),
+                spec=_without_templates(job.spec),
+                pod_spec=msgspec.Raw(b"{}") if job.spec.roles else pods[0],
+                role_pods=pods if job.spec.roles else (),
                 avoid=action.avoid,
                 resource_version=meta.resource_version,
                 priority=priority,
@@ -114,10 +108,38 @@ class Planner:
             )
         )
         if isinstance(answer, Plan):
-            answer = await self._with_pod_sharing(seen, action, template, answer)
+            answer = await self._with_pod_sharing(seen, action, reviewed[0].template, answer)
         if isinstance(answer, Plan | PlanPending):
-            return dataclasses.replace(answer, planned_pod=planned_pod(admitted.spec))
+            most = MAX_STORED_BYTES // len(reviewed)
+            planned = {each.name: planned_pod(each.admitted, most) for each in reviewed}
+            return dataclasses.replace(answer, planned_pods=planned)
         return answer
+
+    async def _review(
+        self, kind: WorkerKind, action: RequestPlan, *, is_quota_uncertain: bool
+    ) -> "_Reviewed | NoPlan":
+        """Let the API server review the first pod of some workers that are alike."""
+        try:
+            template = pod.template(
+                kind.job, kind.user, attempt=action.attempt, defaults=self._defaults, role=kind.role
+            )
+            of_kind = pod.template_hash(
+                kind.job, kind.user, defaults=self._defaults, role=kind.role
+            )
+        except TemplateInvalid as error:
+            role = f"role {kind.name}: " if kind.role else ""
+            message = f"{role}{error}"
+            return NoPlan(reason=JobReason.INVALID_TEMPLATE, message=message, permanent=True)
+        admitted = await self._admission.review(
+            kind,
+            template,
+            kind=of_kind,
+            attempt=action.attempt,
+            is_quota_uncertain=is_quota_uncertain,
+        )
+        if isinstance(admitted, NoPlan):
+            return admitted
+        return _Reviewed(kind.name, template, admitted.spec)
 
     async def _with_pod_sharing(
         self, seen: CachedGpuJob, action: RequestPlan, template: Json, plan: Plan
@@ -172,7 +194,7 @@ class Planner:
             name=meta.name,
             uid=meta.uid,
             attempt=action.attempt,
-            spec=msgspec.structs.replace(seen.job.spec, template=None),
+            spec=_without_templates(seen.job.spec),
             pod_spec=msgspec.Raw(b"{}"),
             resource_version=meta.resource_version,
             grows=True,
@@ -215,7 +237,7 @@ class Planner:
             Invalid, Forbidden: the API server refuses the pod.
         """
         template = self._template(seen, attempt)
-        spec = await self._admission.try_pod(first_pod(seen.job, template, attempt=attempt))
+        spec = await self._admission.try_pod(first_pod(seen.kinds[0], template, attempt=attempt))
         return template if spec is None else template | {"spec": msgspec.json.decode(spec)}
 
     def _template(self, seen: CachedGpuJob, attempt: int) -> Json:
@@ -225,6 +247,28 @@ class Planner:
             TemplateInvalid: the user's template cannot be merged over gpupack's.
         """
         return pod.template(seen.job, seen.template, attempt=attempt, defaults=self._defaults)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Reviewed:
+    """First pod of some workers: their role, their template, and their pod after admission."""
+
+    name: str
+    template: Json
+    admitted: bytes | None
+
+    @property
+    def spec(self) -> msgspec.Raw:
+        return msgspec.Raw(self.admitted or msgspec.json.encode(self.template["spec"]))
+
+
+def _without_templates(spec: GpuJobSpec) -> GpuJobSpec:
+    """Return the spec without what the pods have.
+
+    Sent twice, a large template would exceed the reader's limit.
+    """
+    roles = tuple(msgspec.structs.replace(role, template=None) for role in spec.roles)
+    return msgspec.structs.replace(spec, template=None, roles=roles)
 
 
 def _planned(answer: PlanResponse, requested_at: float, *, priority: int) -> Answer:

@@ -38,7 +38,6 @@ from typing import Final
 import msgspec
 
 from gpupack_crds import names
-from gpupack_crds.kinds import GpuJob
 from gpupack_httpserver.peer_limits import TokenBuckets
 from gpupack_kubeclient import errors
 from gpupack_kubeclient.client import Api
@@ -48,6 +47,7 @@ from gpupack_operator import planned_spec
 from gpupack_operator.decision.model import NoPlan
 from gpupack_operator.decision.reasons import JobReason
 from gpupack_operator.expiring_cache import ExpiringCache
+from gpupack_operator.manifests.worker_kind import WorkerKind
 from gpupack_operator.waiting_jobs import FIRST_REPEAT_SECONDS
 
 ALLOWED_SECONDS = FIRST_REPEAT_SECONDS
@@ -161,10 +161,10 @@ class PodAdmission:
     def __init__(self, api: Api, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
-        self._refused = ExpiringCache[tuple[str, int, int], _Refusal](
+        self._refused = ExpiringCache[tuple[str, int, int, str], _Refusal](
             clock, linger_seconds=MAX_REFUSED_SECONDS
         )
-        """Refusals by UID, attempt and revision; those of deleted jobs expire."""
+        """Refusals by UID, attempt, revision and role; those of deleted jobs expire."""
         self._allowed = ExpiringCache[tuple[str, str], _Approval](
             clock, linger_seconds=MAX_ALLOWED_SECONDS, max_entries=MAX_APPROVALS
         )
@@ -180,7 +180,7 @@ class PodAdmission:
 
     async def review(
         self,
-        job: GpuJob,
+        workers: WorkerKind,
         template: Json,
         *,
         kind: str,
@@ -190,8 +190,8 @@ class PodAdmission:
         """Return the first pod after admission, or why no plan may be requested.
 
         Args:
-            job: the GPUJob.
-            template: its workers' pod template.
+            workers: all workers of the GPUJob, or those of a role.
+            template: their pod template.
             kind: hash of its pods; equal if they differ only in names.
             attempt: the attempt that will begin.
             is_quota_uncertain: whether an approval is valid only briefly.
@@ -199,7 +199,8 @@ class PodAdmission:
         Raises:
             KubeError: the API server gave no answer.
         """
-        key = (job.metadata.uid, attempt, job.spec.revision)
+        job = workers.job
+        key = (job.metadata.uid, attempt, job.spec.revision, workers.name)
         pods = (job.metadata.namespace, kind)
         no, now = self._refused.get(key), self._clock()
         if no is not None and now < no.until:
@@ -211,7 +212,7 @@ class PodAdmission:
         if not self._dry_runs.take(pods[0]):
             return _limited(pods[0], no, None if is_doubtful else yes)
         try:
-            found = await self._review(first_pod(job, template, attempt=attempt))
+            found = await self._review(first_pod(workers, template, attempt=attempt))
         except errors.Invalid as error:
             return NoPlan(JobReason.INVALID_TEMPLATE, error.said, permanent=True)
         if isinstance(found, AdmittedPod):
@@ -323,12 +324,13 @@ def _forbidden(no: _Refusal, *, seconds: float) -> NoPlan:
     )
 
 
-def first_pod(job: GpuJob, template: Json, *, attempt: int) -> Json:
-    """Return worker 0's pod as the Job controller will create it, without its name's random suffix.
+def first_pod(workers: WorkerKind, template: Json, *, attempt: int) -> Json:
+    """Return the first pod as the Job controller will create it, without its name's random suffix.
 
     A different name for each try would give each refusal a different text.
     """
-    name = f"{names.job_name(job.metadata.name, attempt=attempt)}-0"
+    job = workers.job
+    name = f"{names.job_name(job.metadata.name, attempt=attempt)}-{workers.first}"
     metadata = template["metadata"] | {"name": name, "namespace": job.metadata.namespace}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 

@@ -10,7 +10,6 @@ from gpupack_crds.gpujob_status import GpuJobStatus
 from gpupack_crds.kinds import GpuJob
 from gpupack_kubeclient import errors
 from gpupack_kubeclient.client import Api
-from gpupack_kubeclient.objects import Json
 from gpupack_operator.actions import Actor
 from gpupack_operator.cache import READABLE_GPUJOBS, Cache, CachedGpuJob
 from gpupack_operator.creation_backoff import CreationBackoff
@@ -161,7 +160,7 @@ class Reconciler:
         if status == seen.job.status:
             return
         written = await self._actor.write_status(seen.job, status)
-        self._cache.record_write(CachedGpuJob(job=written, template=seen.template))
+        self._cache.record_write(seen.with_job(written))
         await self._report(written, list(notices(seen.job, status)))
 
     def _writer(self, job: GpuJob) -> Writer:
@@ -178,12 +177,12 @@ class Reconciler:
         try:
             while True:
                 decision = decide(observation)
-                job = await self._write(observation, decision.status, seen.template)
+                job = await self._write(observation, decision.status, seen)
                 self._metrics.count_attempts(observation.job.status, job.status)
                 self._creation.record(job, observation)
                 news += notices(observation.job, job.status)
                 self._update_waiting_jobs(key, observation, decision)
-                newest = CachedGpuJob(job=job, template=seen.template)
+                newest = seen.with_job(job)
                 if decision.logs is not None:
                     await self._actor.save_logs(job, decision.logs)
                 answer = await self._act(newest, decision, priority)
@@ -254,7 +253,7 @@ class Reconciler:
         )
 
     async def _write(
-        self, observation: Observation, status: GpuJobStatus, template: Json
+        self, observation: Observation, status: GpuJobStatus, seen: CachedGpuJob
     ) -> GpuJob:
         """Write the status in time; a plan written after it expired may give away others' GPUs."""
         job, answer = observation.job, observation.answer
@@ -269,7 +268,7 @@ class Reconciler:
         except TimeoutError as error:
             message = f"the plan expired after {seconds:.1f} s, before the status was written"
             raise errors.Unreachable(message) from error
-        self._cache.record_write(CachedGpuJob(job=written, template=template))
+        self._cache.record_write(seen.with_job(written))
         return written
 
     async def _written(self, job: GpuJob, status: GpuJobStatus) -> GpuJob:

@@ -57,6 +57,20 @@ BY_MPIRUN = {"backend": "mpi"}
 MPI = {"name": "mpi"}
 
 
+LEADER = {"name": "leader", "gpus": 1, "workload": {"name": "matmul"}}
+LARGE = {"name": "worker", "workers": 512, "gpus": 8, "workload": {"name": "matmul"}}
+
+
+def roles(*changed: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A job with roles instead of the GPUs and the workload of all workers."""
+    changes: dict[str, Any] = {"spec.gpus": REMOVE, "spec.workload": REMOVE}
+    changes["spec.roles"] = [
+        {key: value for key, value in (LEADER | each).items() if value is not REMOVE}
+        for each in changed
+    ]
+    return changes | {f"spec.{key}": value for key, value in spec.items()}
+
+
 def worker(**fields: Any) -> list[dict[str, Any]]:
     """Return a template's containers: one worker with these fields."""
     return [{"name": "worker", "image": "example.test/own:1", **fields}]
@@ -486,6 +500,99 @@ BAD = [
         {"spec.failurePolicy": [{"exitCodes": [0], "action": "Retry"}]},
         "spec.failurePolicy[0].exitCodes[0]: Invalid value: 0: ",
     ),
+    Bad("no role", roles(), "roles is empty; add a role or remove roles"),
+    Bad(
+        "roles next to GPUs of all workers",
+        {"spec.roles": [LEADER]},
+        "with roles, what a worker requests and runs stands in each role; move workers, ",
+    ),
+    Bad("roles next to workers", roles({}, workers=2), "stands in each role; move workers, "),
+    Bad("two roles of one name", roles({}, {"gpus": 2}), "spec.roles[1]: Duplicate value"),
+    Bad("a role's name of capitals", roles({"name": "Leader"}), "the name of a role must be "),
+    Bad("a role's name that ends in a hyphen", roles({"name": "a-"}), "the name of a role must be"),
+    Bad("nine roles", roles(*({"name": f"r{n}"} for n in range(9))), "must have at most 8 items"),
+    Bad(
+        "a role without GPUs",
+        roles({}, {"name": "a", "gpus": REMOVE}),
+        "set exactly one of gpus (whole GPUs for each worker of the role) and share",
+    ),
+    Bad(
+        "a role with nothing to run",
+        roles({"workload": REMOVE}),
+        "nothing to run: set workload.name of the role, or a container",
+    ),
+    Bad(
+        "a role that mpirun starts",
+        roles({"workload": MPI}),
+        "the workload mpi is started by mpirun",
+    ),
+    Bad(
+        "roles with too many workers in all",
+        roles({"workers": 1024}, {"name": "a"}),
+        "a job can have at most 1024 workers in all roles together",
+    ),
+    Bad(
+        "roles with too many GPUs in all",
+        roles({}, LARGE),
+        "a job can have at most 4096 GPUs in all (workers x gpus of each role)",
+    ),
+    Bad(
+        "extra workers next to roles",
+        roles({}, minWorkers=1),
+        "an elastic job has workers of one kind; remove minWorkers or roles",
+    ),
+    Bad(
+        "roles whose workers share pods",
+        roles({}, podPerWorker=False),
+        "each worker of a job with roles has its own pod; remove podPerWorker or roles",
+    ),
+    Bad("slices for roles", roles({}, mig="1g.18gb"), "MIG slices are for jobs whose workers"),
+    Bad(
+        "roles of another plugin's GPUs",
+        roles({}, resourceName="nvidia.com/gpu"),
+        "roles are for GPUs that gpupack assigns; remove resourceName or roles",
+    ),
+    Bad("roles by mpirun", roles({}, distributed=BY_MPIRUN), "mpirun starts equal workers only"),
+    Bad(
+        "a role on too few nodes",
+        roles({"workers": 3, "spread": {"maxNodes": 2, "oneWorkerPerNode": True}}),
+        "oneWorkerPerNode needs maxNodes of at least workers",
+    ),
+    Bad(
+        "all roles on too few nodes",
+        roles({}, {"name": "a"}, spread={"maxNodes": 1, "oneWorkerPerNode": True}),
+        "oneWorkerPerNode needs maxNodes of at least the workers of all roles",
+    ),
+    Bad(
+        "GPUs of a role by hand",
+        roles(
+            {
+                "template": {
+                    "spec": {"containers": worker(resources={"limits": {"nvidia.com/gpu": 1}})}
+                }
+            }
+        ),
+        "request GPUs with spec.gpus or spec.share",
+    ),
+    Bad(
+        "roles with more conditions about nodes than a job may have",
+        roles(
+            *(
+                {
+                    "name": f"r{n}",
+                    "template": {
+                        "spec": {
+                            "tolerations": [
+                                {"key": f"k{n}", "operator": "Exists"} for n in range(300)
+                            ]
+                        }
+                    },
+                }
+                for n in range(2)
+            )
+        ),
+        "topology spread of all roles may have 512 terms and expressions in all, not 600",
+    ),
     Bad(
         "a deadline in the past",
         {"spec.activeDeadlineSeconds": -5},
@@ -494,6 +601,10 @@ BAD = [
 ]
 
 GOOD_TOO = [
+    Bad("roles of different sizes", roles({}, {"name": "w-2", "gpus": 8, "workers": 511}), ""),
+    Bad(
+        "constraints for a role and for the job", roles({"spread": {"maxNodes": 1}}, spread={}), ""
+    ),
     Bad("a checkpoint", {"metadata.annotations": {CHECKPOINT: "2026-01-31T12:00:00.5+01:00"}}, ""),
     Bad("a share", share(), ""),
     Bad("a share that says how it is kept apart", share(isolation="cooperative"), ""),
@@ -521,6 +632,7 @@ FIXED = [
     ("share", share(), {"share": None, "gpus": 1}),
     ("resourceName", {}, {"resourceName": "nvidia.com/gpu"}),
     ("gpus", {}, {"gpus": 2}),
+    ("roles", roles({}), {"roles": [LEADER | {"gpus": 2}]}),
     ("minWorkers", {}, {"minWorkers": 1}),
 ]
 """A field, a job, and a patch of its spec that would change the field once the job exists."""

@@ -81,7 +81,15 @@ def of_a_job(spec):
     return gpujob("wide", workload={"name": "matmul"}, template={"spec": spec})
 
 
-KINDS = {"pod": of_a_pod, "job": of_a_job}
+def of_a_role(spec):
+    job = gpujob("wide")
+    del job["spec"]["gpus"]
+    leader = {"name": "leader", "gpus": 1, "workload": {"name": "matmul"}}
+    job["spec"]["roles"] = [leader, leader | {"name": "worker", "template": {"spec": spec}}]
+    return job
+
+
+KINDS = {"pod": of_a_pod, "job": of_a_job, "role": of_a_role}
 
 
 @pytest.mark.parametrize("manifest", KINDS.values(), ids=KINDS)
@@ -183,6 +191,21 @@ def test_a_template_is_bounded_as_a_whole(tenant):
     )
     answer = tenant.try_to_create(of_a_job({"volumes": volumes}))
     assert f"spec.template may have {TEMPLATE_BYTES} characters in all, not " in answer
+    answer = tenant.try_to_create(of_a_role({"volumes": volumes}))
+    assert f"spec.roles may have {TEMPLATE_BYTES} characters in all, not " in answer
+
+
+def test_roles_do_not_change_by_an_unknown_key(resident):
+    manifest = of_a_role({"first": 1})
+    manifest["spec"]["suspend"] = True
+    assert resident.create(manifest) == ""
+    roles = manifest["spec"]["roles"]
+    roles[1]["template"] = {"spec": {"second": 1}}
+    change = ("--type=merge", "--patch", json.dumps({"spec": {"roles": roles, "revision": 1}}))
+    answer = resident.kubectl("patch", "gpujob", "wide", *change).stderr
+    assert "roles cannot change after the job is created" in answer
+    change = ("--type=merge", "--patch", '{"spec": {"suspend": false}}')
+    assert resident.kubectl("patch", "gpujob", "wide", *change).stderr == ""
 
 
 @pytest.mark.parametrize("manifest", KINDS.values(), ids=KINDS)

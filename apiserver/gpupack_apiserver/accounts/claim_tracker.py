@@ -13,6 +13,7 @@ A pod counts as the worker that its labels name only where that worker's GPUs ar
 author can set labels, and two pods that claimed to be one worker would be counted once.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
@@ -31,6 +32,7 @@ from gpupack_kubeclient import objects
 from gpupack_placement import WHOLE_GPU
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.ledger import claims as ledger_claims
+from gpupack_scheduler.ledger.placed_job import PlacedJob
 from gpupack_scheduler.ledger.workers import worker_of
 from gpupack_scheduler.requests import pod_request, pod_resources
 from gpupack_scheduler.requests.gpu_request import MILLI_PER_PERCENT
@@ -301,7 +303,7 @@ class ClaimTracker:
         text = attempt.nodes if isinstance(attempt.nodes, str) else " ".join(attempt.nodes)
         first = _FIRST_NODE.search(text)
         node = first[0] if first else ""
-        held = self._requested_gpus(job, node) * workers
+        held = self._requested_gpus(job, node, workers)
         if held:
             uid = job.metadata.uid
             key = worker_key(job.metadata.namespace, uid, attempt.number, "unseen")
@@ -309,7 +311,14 @@ class ClaimTracker:
             started = min(attempt.started_at.timestamp(), self._now())
             self._put(msgspec.structs.replace(claim, admitted=started))
 
-    def _requested_gpus(self, job: ShownJob, node: str) -> tuple[HeldGpu, ...]:
+    def _requested_gpus(self, job: ShownJob, node: str, workers: int) -> tuple[HeldGpu, ...]:
+        """Return the GPUs of so many workers by their requests, of the first roles if of some."""
+        if not job.spec.roles:
+            return self._requested_by_one(job, node) * workers
+        kinds = itertools.islice(job.by_worker, workers)
+        return tuple(held for kind in kinds for held in self._requested_by_one(kind, node))
+
+    def _requested_by_one(self, job: PlacedJob, node: str) -> tuple[HeldGpu, ...]:
         if job.spec.gpus:
             resource = names.GPU if job.spec.mig else job.spec.resource_name
             return self._inventory.unnamed(node, {resource: job.spec.gpus})

@@ -31,14 +31,15 @@ Gpu = tuple[str, int]
 async def print_warnings(api: Api, spec: GpuJobSpec) -> None:
     """Print warnings; none without permission to read their objects."""
     await _warn_of_class(api, spec)
-    if not spec.gpu_models and spec.share is None:
+    kinds = [spec.of_role(role) for role in spec.roles] or [spec]
+    if all(not each.gpu_models and each.share is None for each in kinds):
         return
     try:
         nodes = await list_objects(api, GPUNODES)
     except KubeError:
         return
     gpus = {(each.model, each.memory_mib) for node in nodes for each in node.status.devices}
-    for text in warnings(spec, gpus):
+    for text in dict.fromkeys(text for each in kinds for text in warnings(each, gpus)):
         note(f"warning: {text}")
 
 

@@ -67,7 +67,8 @@ def workers_of(pod: Pod, spec: GpuJobSpec) -> tuple[Worker, ...]:
     A pod with one worker has its index as a label, and its container any name.
     """
     limits = {each.name: each.resources.limits for each in pod.spec.containers}
-    with_gpus = [name for name in limits if spec.gpu_resource in limits[name]]
+    resource = spec.of_worker(_number(pod, names.INDEX_LABEL)).gpu_resource
+    with_gpus = [name for name in limits if resource in limits[name]]
     indices = [names.worker_of_container(name) for name in with_gpus]
     if len(with_gpus) > 1 and None not in indices:
         found = zip(with_gpus, indices, strict=True)

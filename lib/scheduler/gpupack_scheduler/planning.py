@@ -93,10 +93,11 @@ class Plan:
         return PlanRefusal(reason="PlacesTaken", message=message, queued=False)
 
     def _ask(self, call: PlanRequest) -> GangRequest:
-        pod, observed = WorkerPod.read(call.pod_spec), self.decisions.observed_resources
+        specs = call.role_pods if call.spec.roles else (call.pod_spec,)
+        pods, observed = tuple(map(WorkerPod.read, specs)), self.decisions.observed_resources
         return GangRequest(
             attempt=_attempt(call),
-            gang=gang_request.gang(call.spec, pod, observed, namespace=call.namespace),
+            gang=gang_request.gang(call.spec, pods, observed, namespace=call.namespace),
             policy=call.spec.policy,
             priority=call.priority,
             submitted=_moment(call.submitted_at) if call.submitted_at else self.owner.now(),
@@ -107,7 +108,7 @@ class Plan:
             movable=call.spec.movable,
             extra=call.spec.extra,
             held_since=_moment(call.held_since) if call.held_since else None,
-            grace=pod.grace,
+            grace=max((pod.grace for pod in pods), default=0.0),
             user=bounded_name(call.created_by),
             model_fallback_seconds=call.spec.model_fallback_seconds,
             reservation=call.spec.reservation,

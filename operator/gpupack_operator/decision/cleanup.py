@@ -148,7 +148,8 @@ def _has_one_pod(job: Job) -> bool:
 
 def _pods_of(job: Job, observation: Observation) -> list[Pod]:
     """Return the pods of such a Job; pods that do not request a worker's GPUs are not its own."""
-    of_gpus, index = limits(observation.job.spec), index_of(job)
+    index = index_of(job)
+    of_gpus = limits(observation.job.spec.of_worker(index))
     return [
         pod
         for pod in observation.pods

@@ -27,6 +27,7 @@ from gpupack_operator.decision import (
     finished,
     gpus,
     provisioning,
+    role_status,
     running,
     times,
     waiting,
@@ -46,6 +47,7 @@ def decide(observation: Observation) -> Decision:
         observation, _decide_by_state(observation, status, write), write
     )
     status = fast_communication.with_condition(observation, decision.status, write)
+    status = role_status.with_roles(observation, status)
     return dataclasses.replace(decision, status=status)
 
 
@@ -64,6 +66,7 @@ def _with_derived_fields(observation: Observation) -> GpuJobStatus:
     return structs.replace(
         before,
         observed_generation=observation.job.metadata.generation,
+        workers=spec.workers,
         gpus=gpus.column(spec, workers=width.workers if width else None),
         run_limit=before.run_limit
         if before.finished

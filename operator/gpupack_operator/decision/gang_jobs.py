@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of an attempt's workers that start together: one Job, or one for each pod."""
+"""Jobs of an attempt's workers that start together: one Job, or one for each pod.
+
+Pods of a Job are all alike, so workers of several roles have a Job each, as shared pods have.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,10 +20,12 @@ class JobWorkers:
     Attributes:
         indices: the workers' indices, ascending.
         in_one_pod: whether the Job's one pod has all of them; else each has its own pod.
+        is_of_pod: whether the Job has one pod, and the gang a Job for each pod.
     """
 
     indices: tuple[int, ...]
     in_one_pod: bool = False
+    is_of_pod: bool = False
 
 
 GangJobs = Mapping[str, JobWorkers]
@@ -30,11 +35,18 @@ GangJobs = Mapping[str, JobWorkers]
 def gang_jobs(job: GpuJob, status: GpuJobStatus, *, attempt: int) -> GangJobs:
     """Compute the Jobs' workers from the placement."""
     name, shared = job.metadata.name, shared_pods(job, status)
+    if job.spec.roles:
+        return {
+            names.pod_job_name(name, attempt=attempt, worker=worker): JobWorkers(
+                (worker,), is_of_pod=True
+            )
+            for worker in range(job.spec.least)
+        }
     if not shared:
         return {names.job_name(name, attempt=attempt): JobWorkers(tuple(range(job.spec.least)))}
     return {
         names.pod_job_name(name, attempt=attempt, worker=pod.index): JobWorkers(
-            pod.workers, in_one_pod=True
+            pod.workers, in_one_pod=True, is_of_pod=True
         )
         for pod in shared
     }

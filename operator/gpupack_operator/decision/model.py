@@ -8,7 +8,6 @@ from typing import Literal
 
 from gpupack_crds.gpujob_status import (
     GpuJobStatus,
-    PlannedPod,
     Preemption,
     PreemptionReason,
     RunLimit,
@@ -18,6 +17,7 @@ from gpupack_crds.placement import NodePlacement
 from gpupack_crds.plan import GpuShortage
 from gpupack_kubeclient.objects import Job, Pod
 from gpupack_operator.decision.nodes import NodesAction, NodesAnswer, ObservedRequest, Provisioning
+from gpupack_operator.decision.planned_pods import PlannedPods
 from gpupack_operator.decision.reasons import JobReason
 
 CREATED_PER_SECOND = 20
@@ -70,7 +70,7 @@ class Plan:
         placement: the placement, as in the status.
         seconds: how long the places are certainly held; by then they must be written.
         priority: the priority with which the places were given.
-        planned_pod: the pod of the request; None: that of the template.
+        planned_pods: the pods of the request; None: that of the template.
         shares_pods: whether workers on one node share a pod.
         separate: why each worker has its own pod, if the spec leaves it open and they could share.
     """
@@ -78,7 +78,7 @@ class Plan:
     placement: tuple[NodePlacement, ...]
     seconds: float
     priority: int = 0
-    planned_pod: PlannedPod | None = None
+    planned_pods: PlannedPods = dataclasses.field(default_factory=dict)
     shares_pods: bool = False
     separate: str = ""
 
@@ -95,7 +95,7 @@ class PlanPending:
         seconds: how long that certainly stays valid; by then it must be written.
         gpu_shortage: set if the job lacks only free GPUs.
         queued: False: the job is not in the queue; the message says why.
-        planned_pod: the pod with which its workers are queued; None: that of the template.
+        planned_pods: the pods with which its workers are queued; None: that of the template.
     """
 
     reason: str
@@ -106,7 +106,7 @@ class PlanPending:
     seconds: float | None = None
     gpu_shortage: GpuShortage | None = None
     queued: bool = True
-    planned_pod: PlannedPod | None = None
+    planned_pods: PlannedPods = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -117,7 +117,9 @@ def job_failed(view: AttemptView) -> Finding | None:
     """Find that a Job failed and no pod is left that shows the cause."""
     failed = ((job, found) for job in view.jobs if (found := condition_of(job, "Failed")))
     counts = (
-        found for job, found in failed if not (view.shares_pods and _failure_is_ignored(job, view))
+        found
+        for job, found in failed
+        if not (view.has_job_per_pod and _failure_is_ignored(job, view))
     )
     first = next(counts, None)
     if first is None:
@@ -268,7 +270,7 @@ def _all_succeeded(view: AttemptView) -> bool:
 def _why_not_created(view: AttemptView, created: int) -> str:
     """Explain the missing pods; the refusal is in an event, which the operator may not read."""
     lacks = (job.metadata.name for job in view.jobs if _missing_of(job, view))
-    name, of = next(lacks, ""), "workers have pods" if view.shares_pods else "pods exist"
+    name, of = next(lacks, ""), "workers have pods" if view.has_job_per_pod else "pods exist"
     seconds = view.limits.create_seconds_of(view.count)
     return (
         f"{created} of {view.count} {of} and for {seconds:.0f} s "

@@ -289,9 +289,10 @@ def _written(
 
 
 def _uses_whole_gpus(observation: Observation) -> bool:
-    """Tell whether the job uses whole GPUs.
+    """Tell whether all workers use the same number of whole GPUs.
 
-    It is not known how the GPUs of a new node would be divided or shared.
+    It is not known how the GPUs of a new node would be divided or shared, and a request for nodes
+    has pods of one kind.
     """
     spec = observation.job.spec
-    return spec.share is None and spec.mig is None
+    return spec.share is None and spec.mig is None and not spec.roles

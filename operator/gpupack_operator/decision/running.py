@@ -207,7 +207,7 @@ def _ended(
     if verdict.outcome == "Moved" and observation.move is not None:
         status = structs.replace(status, preemption=observation.move.preemption)
     status = _waiting_again(status, verdict, write)
-    wait = JOB_GOING_SECONDS if seen.jobs or seen.shares_pods else 0.0
+    wait = JOB_GOING_SECONDS if seen.jobs or seen.has_job_per_pod else 0.0
     again_at = times.after(observation.now, wait)
     left = [a for job in extra_workers.jobs_of(observation, seen.number) for a in delete_job(job)]
     actions = (*_left_behind(observation, seen, verdict), *left)
@@ -224,7 +224,7 @@ def _left_behind(
     """
     if verdict.outcome != "Failed":
         return tuple(action for job in seen.jobs for action in delete_job(job))
-    if seen.shares_pods:
+    if seen.has_job_per_pod:
         return tuple(action for job in seen.jobs for action in end_pods(job, observation))
     ignores = seen.spec.ignores_failures
     return tuple(StopJob(name=job.metadata.name) for job in seen.jobs if ignores)
@@ -286,7 +286,8 @@ def mark_finished(status: GpuJobStatus, now: dt.datetime) -> GpuJobStatus:
 
     Its time to live begins, and its pods are not planned any more.
     """
-    return structs.replace(status, finished_at=format_time(now), planned_pod=None)
+    roles = tuple(structs.replace(role, planned_pod=None) for role in status.roles)
+    return structs.replace(status, finished_at=format_time(now), planned_pod=None, roles=roles)
 
 
 def _waiting_again(status: GpuJobStatus, verdict: Verdict, write: Writer) -> GpuJobStatus:

@@ -31,7 +31,7 @@ def logs_to_save(seen: AttemptView, verdict: Verdict) -> SaveLogs | None:
 
 def _stays(worker: Worker, seen: AttemptView) -> bool:
     """Tell whether the worker's pod stays after the attempt has failed."""
-    return has_terminated_container(worker.pod) if seen.shares_pods else worker.has_ended
+    return has_terminated_container(worker.pod) if seen.has_job_per_pod else worker.has_ended
 
 
 def _source(worker: Worker) -> LogSource:

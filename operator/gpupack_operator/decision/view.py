@@ -19,7 +19,6 @@ from gpupack_crds.gpujob_status import (
     EndedWorkers,
     GpuJobStatus,
     Outcome,
-    PlannedPod,
     RunLimit,
     WorkerResult,
 )
@@ -29,6 +28,7 @@ from gpupack_operator.decision import times
 from gpupack_operator.decision.excess_requests import find_excess_request
 from gpupack_operator.decision.gang_jobs import GangJobs, JobWorkers, gang_jobs
 from gpupack_operator.decision.model import Limits, Observation
+from gpupack_operator.decision.planned_pods import PlannedPods, planned_pods
 from gpupack_operator.decision.workers import Worker, by_index, may_run
 from gpupack_operator.manifests.limits import gpu_containers, limits
 from gpupack_operator.manifests.owner import controller, index_of
@@ -109,7 +109,7 @@ class AttemptView:
         foreign_pods: names of pods that claim to be the Job's and have none of its workers.
         run_limit: the cohort's deadline, if it is the one that counts.
         planned: the planned node by worker index.
-        planned_pod: the pod with which each worker was planned; None: it is not known.
+        planned_pods: by role, the pod with which its workers were planned; no role: all workers'.
         ended: workers that are known to have ended, whether or not their pods exist.
         earlier: earlier attempts that the status still lists.
         pull_secrets: pull secrets of the pods by the chart's values; None: no image is gpupack's.
@@ -129,7 +129,7 @@ class AttemptView:
     now: dt.datetime
     limits: Limits
     planned: Mapping[int, str]
-    planned_pod: PlannedPod | None = None
+    planned_pods: PlannedPods = dataclasses.field(default_factory=dict)
     ended: RecordedEnds = NONE_ENDED
     earlier: tuple[Attempt, ...] = ()
     pull_secrets: tuple[str, ...] | None = None
@@ -150,9 +150,9 @@ class AttemptView:
         return frozenset(self.expected_jobs) - {job.metadata.name for job in self.jobs}
 
     @property
-    def shares_pods(self) -> bool:
-        """Whether each pod has its own Job, because workers share pods."""
-        return any(each.in_one_pod for each in self.expected_jobs.values())
+    def has_job_per_pod(self) -> bool:
+        """Whether each pod has its own Job, because pods of the gang differ."""
+        return any(each.is_of_pod for each in self.expected_jobs.values())
 
     @property
     def began_at(self) -> dt.datetime | None:
@@ -215,12 +215,17 @@ class AttemptView:
     @property
     def excess_message(self) -> str:
         """Addition to a message about workers that do not start; empty if all are as planned."""
-        more = find_excess_request(
-            (worker.pod_as_planned for worker in self.workers), self.planned_pod
-        )
+        more = ""
+        for name, planned in self.planned_pods.items():
+            pods = (w.pod_as_planned for w in self.workers if self._role_name(w.index) == name)
+            more = more or find_excess_request(pods, planned)
         if not more:
             return ""
         return f"; its pods request more than was planned, and count as they are: {more}"
+
+    def _role_name(self, worker: int) -> str:
+        role = self.spec.role_of(worker)
+        return role.name if role else ""
 
     def workers_of(self, job: Job) -> tuple[int, ...]:
         """Return the indices of the workers of one of its Jobs."""
@@ -261,7 +266,7 @@ def view(observation: Observation, status: GpuJobStatus, attempt: Attempt) -> At
         now=observation.now,
         limits=observation.limits,
         planned={place.worker: place.node for place in by_worker(status.placement)},
-        planned_pod=status.planned_pod,
+        planned_pods=planned_pods(status),
         ended=_ended(status.ended_workers),
         earlier=tuple(each for each in status.attempts if each.number < attempt.number),
         pull_secrets=observation.pull_secrets,
@@ -302,7 +307,7 @@ def _workers(
     observation: Observation, jobs: tuple[Job, ...], expected_jobs: GangJobs
 ) -> tuple[tuple[Worker, ...], tuple[str, ...]]:
     """Return the workers of some Jobs, and the names of pods that only claim to be theirs."""
-    of_gpus = limits(observation.job.spec)
+    spec = observation.job.spec
     by_uid = {job.metadata.uid: expected_jobs[job.metadata.name] for job in jobs}
     workers: list[Worker] = []
     foreign_pods: list[str] = []
@@ -311,7 +316,7 @@ def _workers(
         expected = by_uid.get(by.uid) if by else None
         if expected is None:
             continue
-        found = _of_pod(pod, gpu_containers(pod, of_gpus), expected)
+        found = _of_pod(pod, gpu_containers(pod, limits(spec.of_worker(index_of(pod)))), expected)
         workers += found
         foreign_pods += [] if found else [pod.metadata.name]
     return tuple(workers), tuple(sorted(foreign_pods))

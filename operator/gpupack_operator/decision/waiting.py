@@ -40,6 +40,7 @@ from gpupack_operator.decision.model import (
     RequestPlan,
     WaitMessage,
 )
+from gpupack_operator.decision.planned_pods import with_planned_pods
 from gpupack_operator.decision.reasons import JobReason, reason_of_deadline
 from gpupack_operator.decision.view import view
 from gpupack_operator.decision.workers import is_overdue, may_run
@@ -136,7 +137,8 @@ def _plan(observation: Observation, status: GpuJobStatus, write: Writer) -> Deci
         return _failed(observation, status, write, reason=answer.reason, message=answer.message)
     if isinstance(answer, PlanPending):
         preemption = answer.preemption if answer.queued else status.preemption
-        status = structs.replace(status, preemption=preemption, planned_pod=answer.planned_pod)
+        status = with_planned_pods(status, answer.planned_pods)
+        status = structs.replace(status, preemption=preemption)
     if isinstance(answer, NoPlan | PlanPending):
         again_at = _next_request_at(observation, answer)
         reason, message = answer.reason, answer.message
@@ -205,11 +207,11 @@ def _admitted(
     status = attempts.begin_attempt(
         status, plan.placement, observation.now, shares_pods=plan.shares_pods
     )
+    status = with_planned_pods(status, plan.planned_pods)
     status = structs.replace(
         status,
         priority=plan.priority,
         preemption=None,
-        planned_pod=plan.planned_pod,
         revision=observation.job.spec.revision,
     )
     status = extra_workers.with_width(observation.job.spec, status)

@@ -4,17 +4,19 @@
 import dataclasses
 
 from gpupack_crds.kinds import GpuJob
-from gpupack_crds.placement import nodes_of
+from gpupack_crds.placement import by_worker, nodes_of
 from gpupack_crds.worker_pods import WorkerPod, pods_of
 from gpupack_kubeclient.objects import Json
 from gpupack_operator.decision.gang_jobs import shared_pods
 from gpupack_operator.decision.nodes import Provisioning
+from gpupack_operator.decision.planned_pods import planned_pods
 from gpupack_operator.manifests import mpi, pod
 from gpupack_operator.manifests.gang_memory import with_gang_memory
 from gpupack_operator.manifests.job import job as job_manifest
-from gpupack_operator.manifests.job import job_of_pod
+from gpupack_operator.manifests.job import job_of_pod, worker_job
 from gpupack_operator.manifests.provisioning import with_provisioned_nodes
 from gpupack_operator.manifests.result_bytes import injected_containers, with_result_bytes
+from gpupack_operator.manifests.worker_kind import WorkerKind
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,12 +28,14 @@ class GangAttempt:
         user: the GPUJob's template as written.
         number: the attempt's number.
         deadline_seconds: time left until the deadline; None: there is no deadline.
+        kinds: the job's roles.
     """
 
     job: GpuJob
     user: Json
     number: int
     deadline_seconds: int | None = None
+    kinds: tuple[WorkerKind, ...] = ()
 
 
 def jobs_of_gang(
@@ -42,12 +46,40 @@ def jobs_of_gang(
     Raises:
         TemplateInvalid: the user's template cannot be merged over gpupack's.
     """
+    if attempt.job.spec.roles:
+        return _jobs_of_roles(attempt, defaults)
     made = pod.template(attempt.job, attempt.user, attempt=attempt.number, defaults=defaults)
     template = _of_gang(attempt, made, provisioning)
     shared = shared_pods(attempt.job, attempt.job.status)
     if shared:
         return [_job_of_pod(attempt, template, each) for each in shared]
     return [_job(attempt, template)]
+
+
+def _jobs_of_roles(attempt: GangAttempt, defaults: pod.PodDefaults) -> list[Json]:
+    """Make the Jobs of a gang with roles: pods of a Job are alike, so each worker has its own."""
+    nodes = {each.worker: each.node for each in by_worker(attempt.job.status.placement)}
+    made: list[Json] = []
+    planned = planned_pods(attempt.job.status)
+    for kind in attempt.kinds:
+        template = pod.template(
+            kind.job, kind.user, attempt=attempt.number, defaults=defaults, role=kind.role
+        )
+        injected = injected_containers(template["spec"], planned.get(kind.name))
+        container = pod.worker_container(kind.job, kind.user)
+        spec = with_result_bytes(template["spec"], {container}, injected=injected)
+        made += [
+            worker_job(
+                kind,
+                template | {"spec": spec},
+                attempt=attempt.number,
+                worker=worker,
+                node=nodes[worker],
+                deadline_seconds=attempt.deadline_seconds,
+            )
+            for worker in range(kind.first, kind.first + (kind.role.workers if kind.role else 0))
+        ]
+    return made
 
 
 def largest_pod(attempt: GangAttempt, template: Json, provisioning: Provisioning | None) -> Json:

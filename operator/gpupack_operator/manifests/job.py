@@ -8,7 +8,8 @@ index fails alone and the others continue; the operator judges the outcome.
 
 An extra worker of an elastic gang has its own Job, which may be created and deleted while the gang
 runs. Where workers share pods, each pod of the gang has its own Job: pods of an indexed Job are all
-alike, and these pods have different numbers of containers.
+alike, and these pods have different numbers of containers. Workers of several roles have a Job each
+for the same reason.
 """
 
 from gpupack_crds import names
@@ -18,8 +19,12 @@ from gpupack_crds.worker_pods import WorkerPod
 from gpupack_kubeclient.objects import Json
 from gpupack_operator.manifests import owner
 from gpupack_operator.manifests.affinity import pin_to_nodes
+from gpupack_operator.manifests.containers import with_changed
+from gpupack_operator.manifests.pod import worker_container
 from gpupack_operator.manifests.result_bytes import injected_containers
-from gpupack_operator.manifests.shared_pod import shared_template
+from gpupack_operator.manifests.shared_pod import shared_template, with_completion_index
+from gpupack_operator.manifests.variables import ROLE_INDEX
+from gpupack_operator.manifests.worker_kind import WorkerKind
 
 
 def job(
@@ -74,6 +79,49 @@ def extra_worker_job(
     name = names.extra_job_name(gpujob.metadata.name, attempt=attempt, worker=worker)
     metadata = owner.metadata(gpujob, name=name, attempt=attempt, worker=worker)
     return _of_one_pod(metadata, template, node=node)
+
+
+def worker_job(
+    kind: WorkerKind,
+    template: Json,
+    *,
+    attempt: int,
+    worker: int,
+    node: str,
+    deadline_seconds: int | None,
+) -> Json:
+    """Make the Job NAME-n-pI of one worker of a gang whose workers differ.
+
+    Args:
+        kind: the worker's role.
+        template: pod template of the role, not yet pinned to nodes.
+        attempt: n.
+        worker: I, the worker's index.
+        node: the planned node.
+        deadline_seconds: time left until the GPUJob's deadline; None: there is no deadline.
+    """
+    name = kind.job.metadata.name
+    host = f"{names.job_name(name, attempt=attempt)}-{worker}"
+    job_name = names.pod_job_name(name, attempt=attempt, worker=worker)
+    metadata = owner.metadata(kind.job, name=job_name, attempt=attempt, worker=worker)
+    place = {"name": ROLE_INDEX, "value": str(worker - kind.first)}
+    container = {worker_container(kind.job, kind.user)}
+    pod_spec = with_changed(
+        template["spec"], container, lambda each: each | {"env": [place, *each["env"]]}
+    )
+    meta = template["metadata"]
+    annotations = meta["annotations"] | {names.INDEX_LABEL: str(worker)}
+    made = _of_one_pod(
+        metadata,
+        {
+            "metadata": meta | {"annotations": annotations},
+            "spec": with_completion_index(pod_spec, worker) | {"hostname": host},
+        },
+        node=node,
+    )
+    if deadline_seconds is not None:
+        made["spec"]["activeDeadlineSeconds"] = deadline_seconds
+    return made
 
 
 def job_of_pod(

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gpupack_crds import names
-from gpupack_crds.gpujob import GpuJobSpec
+from gpupack_crds.gpujob import GpuJobSpec, Role
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.vendors import Vendors
 from gpupack_kubeclient.objects import Json
@@ -58,15 +58,23 @@ class PodDefaults:
     pulling: PullSettings = IF_NOT_PRESENT
 
 
-def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) -> Json:
+def template(
+    job: GpuJob,
+    user: Json,
+    *,
+    attempt: int,
+    defaults: PodDefaults,
+    role: Role | None = None,
+) -> Json:
     """Make the pod template of one attempt, not yet pinned to nodes.
 
     Args:
-        job: the GPUJob.
+        job: the GPUJob; with a role, as `GpuJobSpec.of_role` makes it.
         user: its `spec.template` as written: the typed view keeps only the fields that gpupack
             reads.
         attempt: number of the attempt.
         defaults: the administrator's choices.
+        role: the role of the workers; None: the job has no roles.
 
     Raises:
         TemplateInvalid: the user's template cannot be merged over gpupack's, or names no command
@@ -75,12 +83,14 @@ def template(job: GpuJob, user: Json, *, attempt: int, defaults: PodDefaults) ->
     check_nesting(user)
     metadata = user.get("metadata") or {}
     labels = metadata.get("labels", {}) | owner.labels(job, attempt=attempt)
+    if role is not None:
+        labels |= {names.ROLE_LABEL: role.name}
     annotations = (
         no_drain_annotations(job.spec)
         | metadata.get("annotations", {})
         | share_annotations(job.spec)
     )
-    container = _worker(job, attempt=attempt, defaults=defaults)
+    container = _worker(job, attempt=attempt, defaults=defaults, role=role)
     container["name"] = worker_container(job, user)
     ours = _pod_spec(job, container, defaults=defaults)
     spec = _with_dns_policy(merge(ours, user.get("spec") or {}))
@@ -113,7 +123,8 @@ def _check_sharable(pod_spec: Json, container: str) -> None:
 
 def has_our_images(spec: GpuJobSpec) -> bool:
     """Tell whether the pods of a job use an image of gpupack."""
-    return spec.workload is not None or spec.by_mpirun
+    workloads = (spec.workload, *(role.workload for role in spec.roles))
+    return spec.by_mpirun or any(each is not None for each in workloads)
 
 
 def no_drain_annotations(spec: GpuJobSpec) -> dict[str, str]:
@@ -141,7 +152,9 @@ def share_annotations(spec: GpuJobSpec) -> dict[str, str]:
     return {name: value for name, (value, usual) in said.items() if value != usual}
 
 
-def template_hash(job: GpuJob, user: Json, *, defaults: PodDefaults) -> str:
+def template_hash(
+    job: GpuJob, user: Json, *, defaults: PodDefaults, role: Role | None = None
+) -> str:
     """Return a hash that is equal for jobs whose pods differ only in names, commands, args and env.
 
     A sweep runs one program with a thousand values of `command`, `args` and `env`: its pods fit the
@@ -152,7 +165,7 @@ def template_hash(job: GpuJob, user: Json, *, defaults: PodDefaults) -> str:
     """
     meta = msgspec.structs.replace(job.metadata, name="", uid="")
     nameless = msgspec.structs.replace(job, metadata=meta)
-    made = template(nameless, user, attempt=0, defaults=defaults)
+    made = template(nameless, user, attempt=0, defaults=defaults, role=role)
     spec = made["spec"] | {
         key: [_without_command(each) for each in made["spec"][key]]
         for key in ("containers", "initContainers")
@@ -240,11 +253,15 @@ def _security_context(job: GpuJob) -> Json:
     return context | ({"runAsNonRoot": True} if job.spec.workload else {})
 
 
-def _worker(job: GpuJob, *, attempt: int, defaults: PodDefaults) -> Json:
+def _worker(job: GpuJob, *, attempt: int, defaults: PodDefaults, role: Role | None = None) -> Json:
     container: Json = {
         "name": names.WORKER_CONTAINER,
         "env": variables(
-            job, attempt=attempt, multicast=defaults.multicast, vendors=defaults.vendors
+            job,
+            attempt=attempt,
+            multicast=defaults.multicast,
+            vendors=defaults.vendors,
+            role=role,
         ),
         "resources": {"limits": limits(job.spec)},
         "securityContext": {

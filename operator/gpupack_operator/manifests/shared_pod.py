@@ -16,6 +16,7 @@ from gpupack_crds import names, quantity
 from gpupack_crds.errors import QuantityInvalid
 from gpupack_crds.worker_pods import WorkerPod
 from gpupack_kubeclient.objects import Json
+from gpupack_operator.manifests.containers import with_default_variables
 from gpupack_operator.manifests.result_bytes import with_result_bytes
 
 DEFAULT_CONTAINER_ANNOTATION: Final = "kubectl.kubernetes.io/default-container"
@@ -132,6 +133,16 @@ def _of_helper(container: Json, base: str, index: int) -> Json:
     if all(each["name"] != COMPLETION_INDEX for each in env):
         env.append({"name": COMPLETION_INDEX, "value": str(index)})
     return container | {"env": env}
+
+
+def with_completion_index(pod_spec: Json, index: int) -> Json:
+    """Give all containers the variable of the Job controller with a worker's index."""
+    variable = {"name": COMPLETION_INDEX, "value": str(index)}
+    return pod_spec | {
+        kind: [with_default_variables(each, (variable,)) for each in pod_spec[kind]]
+        for kind in ("containers", "initContainers")
+        if pod_spec.get(kind)
+    }
 
 
 def _with_index(variable: Json, index: int) -> Json:

@@ -51,7 +51,8 @@ def _may_use_nccl(spec: GpuJobSpec) -> bool:
     The backend gloo has other settings and is the default for shares and MIG.
     """
     backend = (spec.distributed or Distributed()).backend
-    is_for_gloo = backend == "gloo" or (backend == "auto" and bool(spec.share or spec.mig))
+    shares = bool(spec.share or spec.mig) or any(role.share for role in spec.roles)
+    is_for_gloo = backend == "gloo" or (backend == "auto" and shares)
     return spec.workers > 1 and not is_for_gloo
 
 

@@ -4,6 +4,7 @@
     one worker                     PET_*
     several, one process in each   PET_*, MASTER_*, NODE_RANK, and RANK, LOCAL_RANK, WORLD_SIZE, …
     several, several in each       PET_*, MASTER_*, NODE_RANK; a launcher gives the ranks
+    roles, several in some of them the same
     elastic                        PET_*; torchrun's rendezvous gives the ranks
     by mpirun                      MASTER_*; mpirun gives the ranks
 
@@ -61,6 +62,9 @@ def index_names(spec: GpuJobSpec) -> tuple[str, ...]:
 
 
 def _is_single_process(spec: GpuJobSpec) -> bool:
+    """Tell whether each worker, of whatever role, has one process: then its rank is its index."""
+    if spec.roles:
+        return all(processes(spec.of_role(role)) == 1 for role in spec.roles)
     return processes(spec) == 1
 
 

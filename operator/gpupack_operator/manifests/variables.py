@@ -2,7 +2,7 @@
 """Environment of the worker container: what a job needs to know about itself."""
 
 from gpupack_crds import names
-from gpupack_crds.gpujob import Backend, Distributed, GpuJobSpec
+from gpupack_crds.gpujob import Backend, Distributed, GpuJobSpec, Role
 from gpupack_crds.kinds import GpuJob
 from gpupack_crds.vendors import Vendors
 from gpupack_kubeclient.objects import Json
@@ -12,6 +12,8 @@ from gpupack_operator.manifests.torch_variables import processes
 
 RESULT_PATH = "/dev/termination-log"
 INDEX = "GPUPACK_WORKER_INDEX"
+ROLE = "GPUPACK_ROLE"
+ROLE_INDEX = "GPUPACK_ROLE_INDEX"
 
 NO_VENDORS = Vendors()
 
@@ -36,15 +38,21 @@ MULTICAST_ON = {
 
 
 def variables(
-    job: GpuJob, *, attempt: int, multicast: bool = False, vendors: Vendors = NO_VENDORS
+    job: GpuJob,
+    *,
+    attempt: int,
+    multicast: bool = False,
+    vendors: Vendors = NO_VENDORS,
+    role: Role | None = None,
 ) -> list[Json]:
-    """Return the variables of one attempt; only the index differs between workers.
+    """Return the variables of one attempt; only the index differs between workers of a role.
 
     Args:
-        job: the GPUJob.
+        job: the GPUJob; with a role, as `GpuJobSpec.of_role` makes it.
         attempt: the attempt's number.
         multicast: whether libraries may use NVLink multicast.
         vendors: the chart's table.
+        role: the role of the workers; None: the job has no roles.
     """
     values = _job_variables(job, attempt=attempt)
     values |= torch_variables.values(
@@ -55,6 +63,7 @@ def variables(
     values |= _mpirun_variables(job, attempt=attempt) if job.spec.by_mpirun else {}
     values |= MULTICAST_ON if multicast else MULTICAST_OFF
     values |= _vendor_variables(job.spec.resource_name, vendors)
+    values |= _role_variables(job, role, attempt=attempt) if role else {}
     return [{"name": name, "value": value} for name, value in values.items()] + [
         _index(name) for name in (INDEX, *torch_variables.index_names(job.spec))
     ]
@@ -88,6 +97,23 @@ def _job_variables(job: GpuJob, *, attempt: int) -> dict[str, str]:
     }
 
 
+def _role_variables(job: GpuJob, role: Role, *, attempt: int) -> dict[str, str]:
+    """Return the worker's role, and how to find the workers of each role.
+
+    The text {} represents an index, since there may be a thousand workers. A worker's index in its
+    role is added where the worker is known (`job.worker_job`).
+    """
+    return {
+        ROLE: role.name,
+        "GPUPACK_ROLE_WORKERS": str(role.workers),
+        "GPUPACK_ROLES": ",".join(
+            f"{each.name}={indices.start}-{indices.stop - 1}"
+            for each, indices in job.spec.role_indices
+        ),
+        "GPUPACK_HOSTS": worker_host(job, "{}", attempt=attempt),
+    }
+
+
 def _vendor_variables(resource: str, vendors: Vendors) -> dict[str, str]:
     """Return the vendor's name, and the variable by which a process selects GPUs of its worker.
 
@@ -118,9 +144,11 @@ def _mpirun_variables(job: GpuJob, *, attempt: int) -> dict[str, str]:
 def _backend(spec: GpuJobSpec, distributed: Distributed) -> Backend:
     """Return the backend.
 
-    NCCL refuses two ranks on one GPU, which several shares or slices may have.
+    NCCL refuses two ranks on one GPU, which several shares or slices may have. All roles have one
+    backend.
     """
-    if (spec.share or spec.mig) and distributed.backend == "auto":
+    shares = spec.share or spec.mig or any(role.share for role in spec.roles)
+    if shares and distributed.backend == "auto":
         return "gloo"
     return distributed.backend
 

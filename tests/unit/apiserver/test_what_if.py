@@ -108,6 +108,28 @@ async def test_extra_workers_of_an_elastic_gang_follow_the_minimum(ask):
     assert [each["worker"] for each in found["workers"]] == [0, 1, 2, 3]
 
 
+ROLES = [
+    {"name": "leader", "share": {"percent": 40, "memory": "8Gi"}, "workload": {"name": "matmul"}},
+    {"name": "worker", "workers": 2, "gpus": 3, "workload": {"name": "matmul"}},
+]
+
+
+async def test_the_workers_of_all_roles_are_placed_together(ask):
+    found = await ask(TEAM | {"job": {"roles": ROLES}})
+    held = [[each["percent"] for each in worker["devices"]] for worker in found["workers"]]
+    assert held == [[40], [100] * 3, [100] * 3]
+    more = [ROLES[0], ROLES[1] | {"workers": 3}]
+    never = await ask(TEAM | {"job": {"roles": more}})
+    assert (never["outcome"], never["workers"]) == ("Never", [])
+
+
+async def test_node_rules_of_a_roles_template_are_applied(ask, model):
+    model.ledger.nodes.upsert(node("b", labels={"zone": "z"}))
+    rules = {"template": {"spec": {"nodeSelector": {"zone": "z"}}}}
+    found = await ask(TEAM | {"job": {"roles": [ROLES[0] | rules]}})
+    assert [each["node"] for each in found["workers"]] == ["b"]
+
+
 async def test_a_share_is_shown_with_percent_and_memory(ask):
     body = {"namespace": "team", "job": {"share": {"percent": 30, "memory": "10Gi"}}}
     ((device,),) = [each["devices"] for each in (await ask(body))["workers"]]

@@ -51,6 +51,24 @@ async def test_logs_come_from_the_container_with_the_gpus(server, capfd):
     assert capfd.readouterr().out == "[0] line of 0\n[1] line of 1\n"
 
 
+async def test_logs_come_from_the_container_with_the_gpus_of_its_role(server, capfd):
+    share = {"percent": 40, "memory": "8Gi"}
+    roles = [{"name": "leader", "share": share}, {"name": "worker", "gpus": 1}]
+    meta = {"name": "train", "namespace": "default", "uid": "uid-train"}
+    status = {"phase": "Running", "attempt": 1}
+    server.put(f"{JOBS}/train", {"metadata": meta, "spec": {"roles": roles}, "status": status})
+    for worker in (0, 1):
+        path = put_worker(server, worker)
+        server.logs[path] = {"trainer": f"line of {worker}"}
+    name = f"{PODS}/train-1-0"
+    leader = server.objects[name]
+    limits = {"gpupack.dev/gpu-share": "1"}
+    leader["spec"]["containers"][1]["resources"] = {"limits": limits}
+    server.put(name, leader)
+    assert await server.called("logs", "train") == 0
+    assert capfd.readouterr().out == "[0] line of 0\n[1] line of 1\n"
+
+
 def put_shared(server, first, count, *, attempt=1):
     """Store a pod of several workers, with a sidecar between them."""
     name = f"train-{attempt}-p{first}-x"

@@ -68,7 +68,7 @@ def admitted(build):
     """A job that was planned as a pod of one GPU without CPU."""
     planned = PlannedPod(spec={"containers": [container(**{"gpupack.dev/gpu": "1"})]})
     fresh = build.gpujob()
-    answer = Plan(build.placement("a"), seconds=9, planned_pod=planned)
+    answer = Plan(build.placement("a"), seconds=9, planned_pods={"": planned})
     return build.after(fresh, decide(build.see(fresh, answer=answer, now=0)))
 
 
@@ -93,7 +93,7 @@ def test_the_message_of_an_unbound_attempt_names_excess_requests(admitted, build
 
 def test_the_status_records_the_planned_pod_of_a_waiting_job(build):
     planned = PlannedPod(spec=PLANNED)
-    answer = PlanPending("TooFewFreeGpus", "full", planned_pod=planned)
+    answer = PlanPending("TooFewFreeGpus", "full", planned_pods={"": planned})
     job = build.gpujob()
     job = build.after(job, decide(build.see(job, answer=answer)))
     assert job.status.planned_pod == planned

@@ -2,6 +2,7 @@
 import msgspec
 import pytest
 
+from gpupack_operator.manifests.worker_kind import WorkerKind
 from gpupack_operator.planned_spec import MAX_STORED_BYTES
 from gpupack_operator.pod_admission import (
     ALLOWED_SECONDS,
@@ -56,7 +57,7 @@ class Admission:
         self.server.refuse = {"pods": answer} if answer else {}
         self.server.dry_runs.clear()
         return await self.admission.review(
-            job or self.job,
+            WorkerKind(job or self.job, {}),
             TEMPLATE,
             kind=kind,
             attempt=attempt,

@@ -131,7 +131,7 @@ def test_a_gang_is_bound_to_as_many_rules():
     raw = msgspec.Raw(msgspec.json.encode(pod_spec))
     asked = WorkerPod.read(raw)
     with pytest.raises(RequestInvalid, match="have 513 labels, tolerations, terms"):
-        gang_request.gang(plan_request("train").spec, asked, (), namespace="default")
+        gang_request.gang(plan_request("train").spec, (asked,), (), namespace="default")
 
 
 def decoded(raw, kind):

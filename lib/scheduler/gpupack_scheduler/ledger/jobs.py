@@ -3,6 +3,9 @@
 
 import dataclasses
 import datetime as dt
+import itertools
+from bisect import bisect
+from collections.abc import Iterator
 from typing import Final
 
 from gpupack_crds.gang_memory import has_gang_memory
@@ -34,12 +37,13 @@ class ShownJob:
         ends_at: time at which its deadline is over, while an attempt runs.
         priority: priority with which it was admitted.
         preemption: preemption for this job while it waits.
-        needs: resources of a worker other than GPUs, where there is a preemption for it.
+        needs: resources of each worker other than GPUs, where there is a preemption for it.
         attempts: the last few attempts, the newest last.
         tickets: what the kubelet counts for a worker whose devices the status does not name.
         movable: the job from the watch, if it has places and may move to others.
         growing: the job from the watch, if it has places and more workers may get places.
         least, extra: workers that start together, and the maximum of extra workers.
+        has_roles: whether its workers are of several kinds.
         has_gang_memory: whether pods of the attempt on one node have one /dev/shm.
         runs: whether all workers that start together have started.
         held_since: time since which it has its GPUs, over its revisions; None: since the attempt
@@ -60,11 +64,12 @@ class ShownJob:
     preemption: PlacedPreemption | None
     attempts: tuple[PlacedAttempt, ...]
     tokens: dict[str, int]
-    needs: Needs = NO_NEEDS
+    needs: tuple[Needs, ...] = ()
     movable: PlacedJob | None = None
     growing: PlacedJob | None = None
     least: int = 1
     extra: int = 0
+    has_roles: bool = False
     has_gang_memory: bool = False
     runs: bool = False
     held_since: dt.datetime | None = None
@@ -77,6 +82,12 @@ class ShownJob:
     def has_ended(self) -> bool:
         """Tell whether the status shows the end of its last attempt; its pods may still exist."""
         return bool(self.attempts) and self.attempts[-1].finished_at is not None
+
+    @property
+    def needs_of_workers(self) -> Iterator[Needs]:
+        """Yield the needs of each worker by index; those of the last one repeat without an end."""
+        yield from self.needs
+        yield from itertools.repeat(self.needs[-1] if self.needs else NO_NEEDS)
 
 
 class Jobs:
@@ -163,14 +174,20 @@ class Jobs:
     ) -> dict[WorkerKey, WorkerClaim]:
         if not job.status.holds_placement:
             return {}
-        needs, placement = job.needs, job.status.placement
+        workers = by_worker(job.status.placement)
+        parts = [(part, part.needs) for part in job.by_role]
+        ends = list(itertools.accumulate(part.spec.least for part, _ in parts))
         firsts = {
             (pod.node, worker): pod.index
             for pod in pods
             if len(pod.workers) > 1
             for worker in pod.workers
         }
-        found = (self._claim(attempt, job, placed, needs) for placed in by_worker(placement))
+        of_worker = (parts[min(bisect(ends, each.worker), len(parts) - 1)] for each in workers)
+        found = (
+            self._claim(attempt, part, placed, needs)
+            for placed, (part, needs) in zip(workers, of_worker, strict=True)
+        )
         in_pods = (
             dataclasses.replace(
                 claim, pod_index=firsts.get((claim.placement.node, claim.worker.index))
@@ -212,11 +229,12 @@ def _shown(job: PlacedJob, attempt: AttemptKey, pods: tuple[WorkerPod, ...]) -> 
         preemption=job.status.preemption,
         attempts=job.status.attempts[-MAX_ATTEMPTS_REPORTED:],
         tokens=job.tickets,
-        needs=job.needs if job.status.preemption is not None else NO_NEEDS,
+        needs=_needs(job) if job.status.preemption is not None else (),
         movable=job if job.may_move else None,
         growing=job if job.may_grow else None,
         least=job.spec.least,
         extra=job.spec.extra,
+        has_roles=bool(job.spec.roles),
         has_gang_memory=has_gang_memory(job.spec, pods),
         runs=job.status.phase == "Running",
         held_since=job.status.held_since,
@@ -224,6 +242,15 @@ def _shown(job: PlacedJob, attempt: AttemptKey, pods: tuple[WorkerPod, ...]) -> 
         grace=job.grace,
         user=user_of(job.metadata),
         reservation=job.spec.reservation,
+    )
+
+
+def _needs(job: PlacedJob) -> tuple[Needs, ...]:
+    """Return the needs of each worker; of a job without roles, once for all."""
+    if not job.spec.roles:
+        return (job.needs,)
+    return tuple(
+        needs for part in job.by_role for needs in itertools.repeat(part.needs, part.spec.least)
     )
 
 

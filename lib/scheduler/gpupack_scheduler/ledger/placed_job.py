@@ -6,7 +6,9 @@ wrote, and places that the ledger does not see are given away.
 """
 
 import datetime as dt
-from typing import Any, Final
+import itertools
+from collections.abc import Iterator
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -81,10 +83,37 @@ def _rules(spec: msgspec.Raw) -> msgspec.Raw:
         return UNREADABLE_RULES
 
 
+class PlacedRole(objects.View, frozen=True):
+    """The fields of a role for its workers' CPU, memory and GPUs, and their places."""
+
+    name: str = ""
+    workers: int = 1
+    gpus: int | None = None
+    share: dict[str, Any] | None = None
+    gpu_models: tuple[str, ...] = ()
+    min_memory: str | None = None
+    interconnect: str = "any"
+    spread: dict[str, Any] | None = None
+    template: PlacedJobTemplate | None = None
+
+    @property
+    def count(self) -> int:
+        """Return the number of its workers, for any value in the spec."""
+        return min(max(self.workers, 1), MAX_WORKERS)
+
+
+class PlacedRoleStatus(objects.View, frozen=True):
+    """The pod of a role as the operator planned it."""
+
+    name: str = ""
+    planned_pod: PlacedPlannedPod | None = None
+
+
 class PlacedJobSpec(objects.View, frozen=True):
     """The fields of the spec for a worker's CPU, memory and GPUs, their places and the duration."""
 
     template: PlacedJobTemplate | None = None
+    roles: tuple[PlacedRole, ...] = ()
     workers: int = 1
     min_workers: int | None = None
     gpus: int | None = None
@@ -101,6 +130,27 @@ class PlacedJobSpec(objects.View, frozen=True):
     movable: bool = False
     active_deadline_seconds: float | None = None
     suspend: bool = False
+
+    def __post_init__(self) -> None:
+        """Count the workers of all roles."""
+        if self.roles:
+            workers = min(sum(role.count for role in self.roles), MAX_WORKERS)
+            msgspec.structs.force_setattr(self, "workers", workers)
+
+    def of_role(self, role: PlacedRole) -> Self:
+        """Return the spec with what a role's workers request, as if all workers were of it."""
+        return msgspec.structs.replace(
+            self,
+            roles=(),
+            workers=role.count,
+            template=role.template,
+            gpus=role.gpus,
+            share=role.share,
+            gpu_models=role.gpu_models,
+            min_memory=role.min_memory,
+            interconnect=role.interconnect,
+            spread=role.spread,
+        )
 
     @property
     def least(self) -> int:
@@ -184,6 +234,7 @@ class PlacedJobStatus(objects.View, frozen=True):
     preemption: PlacedPreemption | None = None
     held_since: dt.datetime | None = None
     planned_pod: PlacedPlannedPod | None = None
+    roles: tuple[PlacedRoleStatus, ...] = ()
     run_limit: PlacedRunLimit | None = None
 
     @property
@@ -204,11 +255,37 @@ class PlacedJob(objects.Object, frozen=True):
         A pending job sends its rules with its request. Of the others, those that may move or grow
         are read.
         """
-        planned = self.planned
-        if planned is self.status.planned_pod:
+        for part in self.by_role:
+            planned = part.planned
+            if not self.keeps_rules:
+                msgspec.structs.force_setattr(planned, "rules", NO_RULES)
+        if self.planned is self.status.planned_pod:
             msgspec.structs.force_setattr(self.spec, "template", None)
-        if not self.keeps_rules:
-            msgspec.structs.force_setattr(planned, "rules", NO_RULES)
+
+    @property
+    def by_role(self) -> "tuple[PlacedJob, ...]":
+        """Return a job for the workers of each role; of a job without roles itself."""
+        if not self.spec.roles:
+            return (self,)
+        pods = {role.name: role.planned_pod for role in self.status.roles}
+        return tuple(
+            msgspec.structs.replace(
+                self,
+                spec=self.spec.of_role(role),
+                status=msgspec.structs.replace(
+                    self.status, roles=(), planned_pod=pods.get(role.name)
+                ),
+            )
+            for role in self.spec.roles
+        )
+
+    @property
+    def by_worker(self) -> "Iterator[PlacedJob]":
+        """Yield the job of the role of each worker, by index; without an end."""
+        parts = self.by_role
+        for part in parts[:-1]:
+            yield from itertools.repeat(part, part.spec.workers)
+        yield from itertools.repeat(parts[-1])
 
     @property
     def planned(self) -> PlacedJobTemplate:
@@ -231,7 +308,8 @@ class PlacedJob(objects.Object, frozen=True):
     @property
     def grace(self) -> float:
         """Return the seconds that its workers may take to end."""
-        return self.spec.template.grace if self.spec.template else grace_of(objects.PodSpec())
+        templates = [part.spec.template for part in self.by_role]
+        return max(each.grace if each else grace_of(objects.PodSpec()) for each in templates)
 
     @property
     def may_grow(self) -> bool:
@@ -281,7 +359,10 @@ class PlacedJob(objects.Object, frozen=True):
 
     @property
     def needs(self) -> Needs:
-        """Return a worker's needs as far as the job shows them; nothing if they are unreadable."""
+        """Return a worker's needs as far as the job shows them; nothing if they are unreadable.
+
+        Of a job with roles, each part of `by_role` has its own.
+        """
         try:
             spec = msgspec.json.decode(self.planned.spec, type=objects.PodSpec)
             return pod_resources.needs(spec, (self.spec.resource_name,)).bounded()

@@ -176,6 +176,18 @@ def test_the_workers_of_a_pod_whose_admission_was_not_seen_are_not_counted_again
     assert accounts.seconds() == {"gang": 2 * 88}
 
 
+def test_an_attempt_that_was_not_seen_counts_the_gpus_of_each_role(accounts):
+    roles = [
+        {"name": "leader", "share": {"percent": 40, "memory": "8Gi"}},
+        {"name": "worker", "workers": 2, "gpus": 3},
+    ]
+    accounts.time = 110
+    done = gpu_job("gang", attempts=[(0, 100)], phase="Succeeded", spec={"roles": roles})
+    accounts.show("jobs", done)
+    accounts.at(1000)
+    assert accounts.seconds() == {"gang": 640}
+
+
 def test_a_preempted_attempt_counts_until_its_pods_have_ended(accounts):
     accounts.show("jobs", gpu_job("gang", attempts=[(0, None)], placed=PLACED[:1]))
     accounts.show("pods", worker(0, bound=1))

@@ -232,7 +232,7 @@ class Preemptions:
         """
         job = job_id(attempt)
         victims = status.victims(written, job)
-        held = status.places(written, shown.tokens, itertools.repeat(shown.needs))
+        held = status.places(written, shown.tokens, shown.needs_of_workers)
         if not held or not all(status.leaves(victim, self._queue) for victim in victims):
             return
         places = tuple(each.placement for each in held)

@@ -20,6 +20,7 @@ from gpupack_placement import (
     Grant,
     Placement,
     Request,
+    Role,
     Share,
 )
 from gpupack_queue import NO_USER, Job, JobId, Tenant
@@ -100,7 +101,8 @@ def gang_job(
     asked = gang_request.of_placed(job, observed) if job else None
     is_read = asked is not None and asked.workers == len(places)
     created = shown.created_at if shown else None
-    found = asked if asked is not None and is_read else _gang(places)
+    has_roles = shown is not None and shown.has_roles
+    found = asked if asked is not None and is_read else _gang(places, has_roles=has_roles)
     return Job(
         id=job_id(attempt),
         gang=found,
@@ -166,10 +168,24 @@ def _asked(held: Grant) -> Share:
     return Share(held.milli, held.memory, held.group, limited=isolation == "limited")
 
 
-def _gang(places: tuple[Placement, ...]) -> Gang:
-    """Return the request of a gang as far as its places show it."""
-    first = places[0]
-    share = next((grant for grant in first.devices if grant.milli < WHOLE_GPU), None)
-    size = Request(share=_asked(share)) if share else Request(gpus=len(first.devices))
-    asked = dataclasses.replace(size, cpu=first.cpu, memory=first.memory, extended=first.extended)
-    return Gang.of(len(places), asked)
+def _gang(places: tuple[Placement, ...], *, has_roles: bool = False) -> Gang:
+    """Return the request of a gang as far as its places show it.
+
+    `has_roles`: workers are of several kinds; each run of equal places is taken for a role.
+    """
+    if not has_roles:
+        return Gang.of(len(places), _shown_request(places[0]))
+    runs = [(each, len(list(run))) for each, run in itertools.groupby(places, _shown_request)]
+    return Gang(
+        tuple(
+            Role(f"role-{number}", workers, request)
+            for number, (request, workers) in enumerate(runs)
+        )
+    )
+
+
+def _shown_request(place: Placement) -> Request:
+    """Return the request of a worker as far as its place shows it."""
+    share = next((grant for grant in place.devices if grant.milli < WHOLE_GPU), None)
+    size = Request(share=_asked(share)) if share else Request(gpus=len(place.devices))
+    return dataclasses.replace(size, cpu=place.cpu, memory=place.memory, extended=place.extended)
