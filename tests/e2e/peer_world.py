@@ -32,10 +32,11 @@ class World:
 
     Args:
         others: makes a namespace.
+        order: of the cohort.
     """
 
-    def __init__(self, others: Callable[[str], Kube]) -> None:
-        self._others = others
+    def __init__(self, others: Callable[[str], Kube], *, order: str = "BestEffort") -> None:
+        self._others, self._order = others, order
         self._tenants: dict[str, Kube] = {}
         self._cohort = ""
         self._names: dict[str, str] = {}
@@ -51,7 +52,7 @@ class World:
                 "apiVersion": "gpupack.dev/v1beta1",
                 "kind": "GPUCohort",
                 "metadata": {"name": self._cohort},
-                "spec": {"minRunSeconds": 0},
+                "spec": {"minRunSeconds": 0, "order": self._order},
             }
         )
         for tenant, gpus in nominal.items():
@@ -80,17 +81,25 @@ class World:
         """
         name = workload["metadata"]["name"]
         self.submit(tenant, on_node(workload, self._called(tenant, node)) if bound else workload)
-        where = wait_for(
+        where = self.wait_until_runs(tenant, name)
+        assert where == node, f"{name} runs on {where}"
+
+    def wait_until_runs(self, tenant: str, name: str, *, seconds: float = SECONDS) -> str:
+        """Wait until a workload runs; return where."""
+        return wait_for(
             lambda: self._seen_of(tenant)["runs"].get(name),
-            seconds=SECONDS,
+            seconds=seconds,
             what=f"{name} runs",
             every_seconds=0.1,
         )
-        assert where == node, f"{name} runs on {where}"
 
     def submit(self, tenant: str, workload: Manifest) -> None:
         """Submit it."""
         self._tenants[tenant].submit(workload)
+
+    def tenant(self, name: str) -> Kube:
+        """Return the namespace of a tenant."""
+        return self._tenants[name]
 
     def saves(self, tenant: str, job: str, when: str) -> None:
         """Annotate a GPUJob with the time of its last checkpoint."""

@@ -35,6 +35,32 @@ def layout(system, node, *, cut):
         wait_for(lambda: not slices_of(system, node), seconds=60, what="the GPU is whole again")
 
 
+@contextlib.contextmanager
+def another_model(system, node, model):
+    """Replace the GPUs of the node by eight of this model."""
+    before, everywhere = inventory_of(system)
+    gpu = {"model": model, "memoryMiB": 81920, "count": 8}
+    write(system, node, yaml.safe_dump({"nodes": [{"match": node, "devices": [gpu]}, everywhere]}))
+    try:
+        wait_for(lambda: model in models_of(system, node), seconds=60, what="the other model")
+        yield
+    finally:
+        write(system, node, before)
+        wait_for(lambda: model not in models_of(system, node), seconds=60, what="its own GPUs")
+        system.insist("delete", "gpunode", node)
+        wait_for(lambda: is_listed(system, node), seconds=60, what="its own GPUs alone")
+
+
+def models_of(system, node):
+    """Return the models of the node's GPUs."""
+    return {each["model"] for each in devices_of(system, node)}
+
+
+def is_listed(system, node):
+    """Return whether the node has a GPUNode."""
+    return any(each["metadata"]["name"] == node for each in system.gpunodes())
+
+
 def devices_of(system, node):
     """Return what the GPUNode lists."""
     (found,) = (each for each in system.gpunodes() if each["metadata"]["name"] == node)

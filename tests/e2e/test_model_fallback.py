@@ -7,10 +7,9 @@ The GPUs are simulated: for the time of the test one node has those of another m
 import datetime as dt
 
 import pytest
-import yaml
 from harness import placed, wait_for
 from manifests import gpujob
-from simulated_layout import devices_of, inventory_of, write
+from simulated_layout import another_model
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
@@ -32,29 +31,12 @@ SLEEPS = {
 }
 
 
-def models(system, node):
-    return {each["model"] for each in devices_of(system, node)}
-
-
-def is_listed(system, node):
-    return any(each["metadata"]["name"] == node for each in system.gpunodes())
-
-
 @pytest.fixture
 def other(idle, cluster, system):
     """The last node, whose GPUs are of another model until the test ends."""
     *_, node = cluster.nodes()
-    before, everywhere = inventory_of(system)
-    gpu = {"model": MODEL, "memoryMiB": 81920, "count": 8}
-    write(system, node, yaml.safe_dump({"nodes": [{"match": node, "devices": [gpu]}, everywhere]}))
-    try:
-        wait_for(lambda: MODEL in models(system, node), seconds=60, what="the other model")
+    with another_model(system, node, MODEL):
         yield node
-    finally:
-        write(system, node, before)
-        wait_for(lambda: MODEL not in models(system, node), seconds=60, what="its own GPUs")
-        system.insist("delete", "gpunode", node)
-        wait_for(lambda: is_listed(system, node), seconds=60, what="its own GPUs alone")
 
 
 def message(kube, name):
