@@ -306,8 +306,8 @@ class PlannedPod(Wire, frozen=True):
     spec: Annotated[
         dict[str, Any],
         described(
-            "Parts of its PodSpec that decide where it fits: requests, overhead, nodeSelector, "
-            "required node affinity, tolerations.",
+            "Parts of its PodSpec that decide where it fits and how it ends: requests, overhead, "
+            "nodeSelector, required node affinity, tolerations, grace period.",
             schema={"x-kubernetes-preserve-unknown-fields": True},
         ),
     ] = {}

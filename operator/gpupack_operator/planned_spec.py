@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a PodSpec that decide where a pod fits, as the plan API reads them.
+"""Parts of a PodSpec that decide where a pod fits and how it ends, as the plan API reads them.
 
 Admission may add to a pod: a LimitRange requests, a RuntimeClass overhead and a selector, a policy
 or webhook sidecars and tolerations. So a plan is requested with the pod from a dry run's answer.
@@ -32,6 +32,7 @@ class PlannedSpec(View, frozen=True):
     node_selector: dict[str, str] = {}
     tolerations: tuple[dict[str, Any], ...] = ()
     affinity: Json = {}
+    termination_grace_period_seconds: int = 30
 
     def __post_init__(self) -> None:
         """Keep the required node affinity, and write requests that follow from limits."""

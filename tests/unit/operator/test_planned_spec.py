@@ -15,13 +15,14 @@ def parts(**spec):
     return msgspec.json.decode(planned_spec.read(msgspec.json.encode(spec)))
 
 
-def test_only_parts_of_the_pod_spec_that_affect_placement_are_kept():
+def test_only_parts_of_the_pod_spec_that_a_plan_reads_are_kept():
     sidecar = {"name": "log", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
     kept = {
         "initContainers": [sidecar],
         "overhead": {"cpu": "250m"},
         "nodeSelector": {"pool": "gold"},
         "tolerations": [TOLERATION],
+        "terminationGracePeriodSeconds": 600,
     }
     near = {"podAffinity": {}, "nodeAffinity": REQUIRED | PREFERRED}
     rest = {"volumes": [{"name": "a", "emptyDir": {}}], "priority": 5, "affinity": near}

@@ -39,6 +39,21 @@ def test_only_one_of_template_and_planned_pod_is_stored():
 
 
 @pytest.mark.parametrize(
+    ("planned", "grace"),
+    [
+        (pod_spec(), 600),
+        (pod_spec(terminationGracePeriodSeconds=600), 600),
+        (pod_spec(terminationGracePeriodSeconds=900), 900),
+    ],
+    ids=["by an earlier release", "as the template", "by a webhook"],
+)
+def test_a_job_leaves_within_the_grace_period_of_its_pods(planned, grace):
+    template = {"spec": {"terminationGracePeriodSeconds": 600}}
+    shown = job("train", template=template, planned={"spec": planned}, kind=PendingJob)
+    assert shown.grace == grace
+
+
+@pytest.mark.parametrize(
     "planned",
     [{"omitted": True}, {"spec": {"nodeSelector": {"pool": "x" * MAX_RULES_BYTES}}}],
     ids=["not written", "too many rules"],

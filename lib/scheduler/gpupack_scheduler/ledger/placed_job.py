@@ -255,11 +255,17 @@ class PlacedJob(objects.Object, frozen=True):
         A pending job sends its rules with its request. Of the others, those that may move or grow
         are read.
         """
-        for part in self.by_role:
-            planned = part.planned
+        parts = self.by_role
+        for part in parts:
             if not self.keeps_rules:
-                msgspec.structs.force_setattr(planned, "rules", NO_RULES)
-        if self.planned is self.status.planned_pod:
+                msgspec.structs.force_setattr(part.planned, "rules", NO_RULES)
+        for role, part in zip(self.spec.roles, parts, strict=False):
+            msgspec.structs.force_setattr(role, "template", part.spec.template)
+        planned, template = self.planned, self.spec.template
+        if planned is self.status.planned_pod:
+            # A planned pod that an earlier release wrote has no grace period.
+            grace = max(planned.grace, template.grace if template else 0.0)
+            msgspec.structs.force_setattr(planned, "grace", grace)
             msgspec.structs.force_setattr(self.spec, "template", None)
 
     @property
@@ -308,8 +314,7 @@ class PlacedJob(objects.Object, frozen=True):
     @property
     def grace(self) -> float:
         """Return the seconds that its workers may take to end."""
-        templates = [part.spec.template for part in self.by_role]
-        return max(each.grace if each else grace_of(objects.PodSpec()) for each in templates)
+        return max(part.planned.grace for part in self.by_role)
 
     @property
     def may_grow(self) -> bool:

@@ -8,6 +8,7 @@ from extender_builders import job, places, plan_request, pod, share_limits, whol
 from gpupack_crds.plan import PlanRefusal, PlanRequest, PlanResponse
 from gpupack_scheduler.errors import RequestInvalid
 from gpupack_scheduler.ledger import claims
+from gpupack_scheduler.ledger.placed_job import PlacedJob
 from gpupack_scheduler.requests import gang_request
 
 SHARE = {"percent": 40, "memory": "8Gi"}
@@ -172,3 +173,16 @@ def test_a_preemption_for_a_job_with_roles_is_found_again(world):
     )
     needs = world.ledger.jobs.shown("uid-train").needs_of_workers
     assert [next(needs).cpu for _ in range(4)] == [1000, 8000, 8000, 8000]
+
+
+def test_of_each_role_one_of_template_and_planned_pod_is_stored():
+    """All jobs are in memory; the job ends within the longest grace period of a role."""
+    template = {"spec": {"terminationGracePeriodSeconds": 600, "nodeSelector": {"a": "x" * 9000}}}
+    written = {
+        "metadata": {"name": "train", "namespace": "lab", "uid": "1"},
+        "spec": {"roles": [each | {"template": template} for each in ROLES]},
+        "status": {"roles": [{"name": "leader", "plannedPod": {"spec": cpu(1)}}]},
+    }
+    read = msgspec.json.decode(msgspec.json.encode(written), type=PlacedJob)
+    assert [role.template is None for role in read.spec.roles] == [True, False]
+    assert read.grace == 600
