@@ -294,31 +294,38 @@ class ClaimTracker:
         known = {claim.key: claim for claim in seen if claim.pod or claim.admitted}
         unseen = job.spec.least - sum(_workers_of(job, attempt, claim) for claim in known.values())
         if unseen > 0 and attempt.started_at is not None and not any(c.admitted for c in seen):
-            self._count_unseen(job, attempt, unseen)
+            self._count_unseen(job, attempt, unseen, known)
         self._release_all(uid, attempt.number, at=at)
 
-    def _count_unseen(self, job: ShownJob, attempt: ShownAttempt, workers: int) -> None:
-        """Count unseen workers; only their request and the first node are known."""
+    def _count_unseen(
+        self, job: ShownJob, attempt: ShownAttempt, workers: int, known: Collection[str]
+    ) -> None:
+        """Count unseen workers; only their request and the first node are known.
+
+        `known`: keys of the workers that were seen.
+        """
         assert attempt.started_at is not None  # noqa: S101 - the caller has checked it
         text = attempt.nodes if isinstance(attempt.nodes, str) else " ".join(attempt.nodes)
         first = _FIRST_NODE.search(text)
         node = first[0] if first else ""
-        held = self._requested_gpus(job, node, workers)
+        of, uid = job.metadata.namespace, job.metadata.uid
+        held = self._requested_by_one(job, node) * workers
+        if job.spec.roles:
+            kinds = enumerate(itertools.islice(job.by_worker, job.spec.least))
+            held = tuple(
+                each
+                for worker, kind in kinds
+                if worker_key(of, uid, attempt.number, worker) not in known
+                for each in self._requested_by_one(kind, node)
+            )
         if held:
-            uid = job.metadata.uid
-            key = worker_key(job.metadata.namespace, uid, attempt.number, "unseen")
+            key = worker_key(of, uid, attempt.number, "unseen")
             claim = self._worker_claim(job, attempt.number, key, node, held)
             started = min(attempt.started_at.timestamp(), self._now())
             self._put(msgspec.structs.replace(claim, admitted=started))
 
-    def _requested_gpus(self, job: ShownJob, node: str, workers: int) -> tuple[HeldGpu, ...]:
-        """Return the GPUs of so many workers by their requests, of the first roles if of some."""
-        if not job.spec.roles:
-            return self._requested_by_one(job, node) * workers
-        kinds = itertools.islice(job.by_worker, workers)
-        return tuple(held for kind in kinds for held in self._requested_by_one(kind, node))
-
     def _requested_by_one(self, job: PlacedJob, node: str) -> tuple[HeldGpu, ...]:
+        """Return the GPUs of one worker by its request."""
         if job.spec.gpus:
             resource = names.GPU if job.spec.mig else job.spec.resource_name
             return self._inventory.unnamed(node, {resource: job.spec.gpus})

@@ -188,6 +188,17 @@ def test_an_attempt_that_was_not_seen_counts_the_gpus_of_each_role(accounts):
     assert accounts.seconds() == {"gang": 640}
 
 
+def test_a_worker_that_was_not_seen_counts_the_gpus_of_its_own_role(accounts):
+    roles = [{"name": "leader", "gpus": 1}, {"name": "worker", "gpus": 3}]
+    accounts.time = 110
+    leader = bound_pod("p", gpus=1, worker=("gang", 1, 0), bound=0, ended=100)
+    accounts.show("pods", leader)
+    done = gpu_job("gang", attempts=[(0, 100)], phase="Succeeded", spec={"roles": roles})
+    accounts.show("jobs", done)
+    accounts.at(1000)
+    assert accounts.seconds() == {"gang": 400}
+
+
 def test_a_preempted_attempt_counts_until_its_pods_have_ended(accounts):
     accounts.show("jobs", gpu_job("gang", attempts=[(0, None)], placed=PLACED[:1]))
     accounts.show("pods", worker(0, bound=1))
