@@ -13,7 +13,7 @@ from gpupack_kubeclient import objects
 from gpupack_placement import Request
 from gpupack_queue import JobId
 from gpupack_restapi.jobs import QueueRow
-from gpupack_scheduler.queueing.pending.request import job_id, pod_id
+from gpupack_scheduler.queueing.pending.request import job_id
 
 
 def waiting_jobs(
@@ -35,7 +35,8 @@ def waiting_pods(
     """Yield standalone pods of these namespaces that wait."""
     for uid, pod in model.ledger.pods.gated.items():
         if pod.metadata.namespace in namespaces:
-            yield _pod_row(model, pod, positions.get(pod_id(uid)))
+            job = model.queue_copy.observed.pending_id(uid)
+            yield _pod_row(model, pod, positions.get(job))
 
 
 def _pod_row(model: ReadModel, pod: objects.Pod, position: int | None) -> QueueRow:

@@ -191,7 +191,7 @@ class Victims(Wire, frozen=True):
                 str,
                 described(
                     "UID of a GPUJob and number of its attempt, as UID/NUMBER; of one of its "
-                    "workers beyond the least UID/NUMBER+WORKER, from 1; or pod/UID.",
+                    "workers beyond the least UID/NUMBER+WORKER, from 1; pod/UID; or group/UID.",
                     min_length=3,
                     max_length=64,
                 ),
@@ -200,7 +200,8 @@ class Victims(Wire, frozen=True):
         ],
         described(
             "Preempted attempts as UID/NUMBER, UID/NUMBER+WORKER for one extra worker, or "
-            "pod/UID for a standalone pod. Names of other namespaces are omitted.",
+            "pod/UID for a standalone pod, or group/UID for a pod group, with the UID of its first "
+            "member. Names of other namespaces are omitted.",
             max_length=MAX_GPUS,
         ),
     ] = ()

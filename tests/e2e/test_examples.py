@@ -61,6 +61,13 @@ def test_the_standalone_pod_example_becomes_ready_with_a_share(kube):
     assert shares(kube.pods()) == [(30, 20480)]
 
 
+def test_the_pods_of_the_group_example_run_as_a_gang_and_complete(kube):
+    kube.submit(example("pod-group"))
+    kube.insist("wait", "job/pod-group", "--for=condition=Complete", "--timeout=120s")
+    placed = [pod["metadata"]["annotations"]["gpupack.dev/placement"] for pod in kube.pods()]
+    assert len({json.loads(each)["group"]["gang"] for each in placed}) == 1
+
+
 @pytest.mark.slow
 def test_the_inference_example_becomes_available_and_scales(kube):
     kube.submit(secret("inference-token", token="t" * 64), *documents("inference"))

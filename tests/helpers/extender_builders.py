@@ -51,18 +51,21 @@ class JobsList:
 class OpenedGates:
     """A stand-in for the writer of pods.
 
-    `opened`: pods and their places, in order; `recorded`: pods and their preemptions.
+    `opened`: pods and their places, in order; `members`: the gangs of pod groups with which they
+    are admitted, by name; `recorded`: pods and their preemptions.
     """
 
     def __init__(self):
         self.opened = []
+        self.members = {}
         self.recorded = []
 
     def record(self, pod, preemption):
         self.recorded.append((pod, preemption))
 
-    def open(self, pod, place):
+    def open(self, pod, place, member=None):
         self.opened.append((pod, place))
+        self.members[pod.metadata.name] = member
 
 
 class World:

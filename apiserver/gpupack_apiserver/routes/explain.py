@@ -21,7 +21,7 @@ from gpupack_restapi import PREFIX
 from gpupack_restapi.questions import Explanation
 from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.planning import reason_of
-from gpupack_scheduler.queueing.pending.request import job_id, pod_id
+from gpupack_scheduler.queueing.pending.request import job_id
 from gpupack_scheduler.queueing.what_if import prepare_explain
 
 _ON_A_NODE: Final = frozenset({claims.State.LANDED, claims.State.BOUND, claims.State.FINISHED})
@@ -68,11 +68,11 @@ async def explain_pod(
     pod = _find_gated(parts, namespace, name)
     if pod is None:
         return _explain_placed(parts, namespace, name)
-    job = pod_id(pod.metadata.uid)
+    job = queue_copy.observed.pending_id(pod.metadata.uid)
     if job not in queue_copy.observed.queue.state.pending:
         return Explanation(
             phase="Pending",
-            reason="QueueFull",
+            reason=queue_copy.observed.obstacle_reason(pod.metadata.uid),
             message=queue_copy.observed.obstacle_of_pod(pod.metadata.uid),
             waiting=len(queue_copy.observed.queue),
         )

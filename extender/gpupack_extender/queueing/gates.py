@@ -27,6 +27,7 @@ from gpupack_scheduler.ledger.ledger import Ledger, Outcome
 from gpupack_scheduler.ledger.watched_pod import WATCHED_PODS
 from gpupack_scheduler.queueing.pending import gate
 from gpupack_scheduler.queueing.pods import admitted_pods
+from gpupack_scheduler.requests.pod_groups import Membership
 
 log = logging.getLogger(__name__)
 
@@ -66,13 +67,18 @@ class Gates:
         """Writes that have not begun, by UID."""
         self._busy: set[str] = set()
 
-    def open(self, pod: objects.Pod, place: Allocation | None) -> None:
-        """Open the gate soon; with a place, the queue has admitted the pod to it."""
+    def open(
+        self, pod: objects.Pod, place: Allocation | None, member: Membership | None = None
+    ) -> None:
+        """Open the gate soon; with a place, the queue has admitted the pod to it.
+
+        `member`: with which gang of a pod group.
+        """
         self._want(
             _Write(
                 pod,
                 place,
-                lambda shown: gate.opening(shown, place),
+                lambda shown: gate.opening(shown, place, member),
                 lambda shown: not shown.spec.scheduling_gates,
             )
         )
@@ -173,7 +179,7 @@ class Gates:
         claim = self._ledger.claims.pods.get(write.pod.metadata.uid)
         if claim is None or claim.allocation != write.place:
             return False
-        self._ledger.renew(claim, seconds=admitted_pods.SECONDS)
+        self._ledger.renew(claim, seconds=admitted_pods.hold_seconds(claim.member))
         return True
 
     def _give_back(self, write: _Write) -> None:

@@ -112,7 +112,7 @@ class QueueCollector(Collector):
     def _waiting(self) -> Metric:
         family = GaugeMetricFamily(
             "gpupack_queue_waiting",
-            "Pending attempts of GPUJobs (gang) and standalone pods (pod).",
+            "Pending attempts of GPUJobs (gang), pod groups (group) and standalone pods (pod).",
             labels=["kind"],
         )
         for kind, number in self._observed.kinds().items():

@@ -52,6 +52,7 @@ from gpupack_queue.rules import Rules
 from gpupack_queue.running.drain import Drains
 from gpupack_queue.state.queue_state import State
 from gpupack_queue.state.reservation import Reservation
+from gpupack_queue.state.session import Session
 from gpupack_queue.window import Window, WindowPreemption, holder_id, reservation_of
 from gpupack_queue.windows.holds import charge_of, used_by_jobs
 from gpupack_queue.windows.report import WindowReport, window_reports
@@ -316,6 +317,23 @@ class Queue:
         alive = [running for running in preempted if running is not None]
         state.record_preemption(entry.job, decision.placements, alive)
         self._dirty()
+
+    def reserve_rest(self, job: JobId, cluster: Cluster, now: float, plan: Planner) -> bool:
+        """Reserve free places for the rest of an admission that was carried out in part.
+
+        The job starts on them in the next cycle if its quota allows it. Return whether it has
+        places; it has none if it does not wait or does not fit now.
+        """
+        entry = self._state.pending.get(job)
+        if entry is None:
+            return False
+        if job in self._state.reserved:
+            return True
+        places = plan(Session(cluster, self._state.reserved.values()).cluster, entry.job)
+        if places is None:
+            return False
+        self.reserve(Preempt(job, (), places), cluster, now)
+        return True
 
     def reserve_for_move(
         self,

@@ -7,6 +7,7 @@ from extender_builders import gated, part, pod, uuid
 from extender_builders import job as placed_job
 
 from gpupack_apiserver.shown_job import ShownJob
+from gpupack_crds import names
 
 
 @pytest.fixture
@@ -42,6 +43,29 @@ async def test_pods_have_the_same_positions_in_queue_and_explain(call, busy):
     ahead = {(each["kind"], each["name"]) for each in train["ahead"]}
     assert ahead == {("Pod", "notebook"), ("Pod", "hidden")}
     assert pod["start"]["kind"] == "WhenReleased"
+
+
+def member(name, *, least):
+    """A pod of a group, which waits."""
+    labels = {names.POD_GROUP_LABEL: "ring"}
+    annotations = {names.MIN_MEMBERS_ANNOTATION: str(least)}
+    return gated(name, created=3, labels=labels, annotations=annotations)
+
+
+async def test_members_of_a_pod_group_have_its_position(call, busy):
+    for number in range(2):
+        busy.ledger.pods.upsert(member(f"m-{number}", least=2))
+    places = listed(await call("queue", user="admin"))
+    assert (places["Pod", "m-0"], places["Pod", "m-1"]) == (3, 3)
+    pod = (await call("pods/team/m-1/explain")).body
+    assert (pod["position"], pod["waiting"], pod["reason"]) == (3, 4, "TooFewFreeGpus")
+
+
+async def test_a_member_that_waits_for_others_says_so(call, busy):
+    busy.ledger.pods.upsert(member("m-0", least=2))
+    pod = (await call("pods/team/m-0/explain")).body
+    text = "waits for members of pod group ring: 1 of 2 exist"
+    assert (pod["reason"], pod["message"]) == ("WaitingForMembers", text)
 
 
 async def test_pods_of_hidden_namespaces_are_only_counted(call, busy):

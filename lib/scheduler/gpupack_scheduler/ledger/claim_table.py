@@ -49,6 +49,7 @@ from gpupack_scheduler.ledger.workers import (
     pod_holder,
     terminating_holder,
 )
+from gpupack_scheduler.requests.pod_groups import GangKey, GroupKey
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,10 @@ class ClaimTable:
         self._serving: dict[WorkerKey, set[str]] = defaultdict(set)
         self._served: dict[AttemptKey, set[WorkerKey]] = defaultdict(set)
         """Workers for which a pod has a claim."""
+        self._of_gang: dict[GangKey, set[str]] = defaultdict(set)
+        """UIDs of the members of a pod group's gang that have a claim."""
+        self._gangs: dict[GroupKey, set[GangKey]] = defaultdict(set)
+        self._gang_named: dict[str, GangKey] = {}
 
     def workers_of(self, job_uid: str) -> tuple[WorkerKey, ...]:
         """Return the workers of a job that have a claim, of any attempt."""
@@ -138,6 +143,18 @@ class ClaimTable:
     def served(self, attempt: AttemptKey) -> Collection[WorkerKey]:
         """Return the workers of an attempt for which a pod has a claim; read-only."""
         return self._served.get(attempt, ())
+
+    def members_of(self, gang: GangKey) -> tuple[PodClaim, ...]:
+        """Return the members of a pod group's gang that have a claim, by UID."""
+        return tuple(self.pods[uid] for uid in sorted(self._of_gang.get(gang, ())))
+
+    def gang_named(self, gang: str) -> GangKey | None:
+        """Return the gang of this name of which a member has a claim."""
+        return self._gang_named.get(gang)
+
+    def gangs_of(self, group: GroupKey) -> tuple[GangKey, ...]:
+        """Return the gangs of a pod group of which a member has a claim."""
+        return tuple(sorted(self._gangs.get(group, ())))
 
     def terminating_holder(self, node: NodeName, uid: str) -> TerminatingHolder | None:
         """Return the pod that lingers there, unless a pod's claim covers it."""
@@ -239,6 +256,12 @@ class ClaimTable:
     def put_pod(self, claim: PodClaim) -> None:
         """Add or replace a pod's claim."""
         before = self.pods.get(claim.uid)
+        if before and before.gang != claim.gang:
+            self._leave_gang(before)
+        if claim.gang:
+            self._of_gang[claim.gang].add(claim.uid)
+            self._gangs[claim.gang.group].add(claim.gang)
+            self._gang_named[claim.gang.gang] = claim.gang
         self.pods[claim.uid] = claim
         _mark(self._pods_with_deadline, claim.uid, deadline=claim.deadline)
         if before and before.worker and before.worker != claim.worker:
@@ -262,6 +285,7 @@ class ClaimTable:
         claim = self.pods.pop(uid, None)
         if claim is None:
             return
+        self._leave_gang(claim)
         self._pods_with_deadline.discard(uid)
         self._hold(pod_holder(uid), None)
         self._hold_terminating(claim.allocation.node, uid)
@@ -269,6 +293,14 @@ class ClaimTable:
             self._leave(uid, claim.worker)
         else:
             self.changes.pod(uid)
+
+    def _leave_gang(self, claim: PodClaim) -> None:
+        gang = claim.gang
+        if gang is not None:
+            _discard(self._of_gang, gang, claim.uid)
+            if gang not in self._of_gang:
+                _discard(self._gangs, gang.group, gang)
+                self._gang_named.pop(gang.gang, None)
 
     def node_changed(self, name: NodeName) -> None:
         """Record that a node's devices changed, and set GPUs aside for its tokens again."""

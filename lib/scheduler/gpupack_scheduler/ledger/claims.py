@@ -27,6 +27,7 @@ from gpupack_scheduler.limits import believed_on_gpu
 from gpupack_scheduler.requests import sharing
 from gpupack_scheduler.requests.gpu_request import MILLI_PER_PERCENT
 from gpupack_scheduler.requests.needs import Needs
+from gpupack_scheduler.requests.pod_groups import GangKey, GroupKey, Membership
 from gpupack_scheduler.requests.pod_request import PodRequest
 
 DeviceTokens = Mapping[str, int]
@@ -135,6 +136,8 @@ class PodClaim:
     """Time at which the pod last saved its work, by its annotation, seconds since the epoch."""
     reservation: str | None = None
     """Name of the time-window reservation that the pod may use, by its annotation."""
+    member: Membership | None = None
+    """The gang of a pod group that the pod belongs to; None: it is no member."""
 
     @classmethod
     def of(
@@ -161,6 +164,7 @@ class PodClaim:
             grace=ask.grace,
             user=ask.user,
             reservation=ask.reservation,
+            member=ask.member,
             begun=begun,
             checkpointed=checkpointed,
             leaves=leaves,
@@ -170,6 +174,14 @@ class PodClaim:
     def placement(self) -> Placement:
         """Return the node, and the devices that are known."""
         return self.allocation.placement
+
+    @property
+    def gang(self) -> GangKey | None:
+        """Return the gang of a pod group that it belongs to; None: it is no member."""
+        if self.member is None or self.worker is not None:
+            return None
+        group = GroupKey(self.namespace, self.member.source, self.member.name)
+        return GangKey(group, self.member.gang)
 
 
 def together(parts: Sequence[Allocation]) -> Allocation:

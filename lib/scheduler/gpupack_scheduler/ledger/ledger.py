@@ -230,6 +230,7 @@ class Ledger:
             PodClaim.of(ask, allocation, State.BINDING),
             since=self._clock(),
             may_have_landed=before is not None and before.may_have_landed,
+            member=ask.member or (before.member if before else None),
         )
         self.claims.put_pod(claim)
         return claim

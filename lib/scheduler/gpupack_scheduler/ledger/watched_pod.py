@@ -12,12 +12,19 @@ from gpupack_kubeclient import objects
 from gpupack_kubeclient.resources import PODS, Resource
 from gpupack_scheduler.ledger.gated_pod import RawPodSpec
 
-_LABELS = (names.JOB_LABEL, names.JOB_UID_LABEL, names.ATTEMPT_LABEL, names.INDEX_LABEL)
+_LABELS = (
+    names.JOB_LABEL,
+    names.JOB_UID_LABEL,
+    names.ATTEMPT_LABEL,
+    names.INDEX_LABEL,
+    names.POD_GROUP_LABEL,
+)
 _ANNOTATIONS = (
     names.DEVICES_ANNOTATION,
     names.PLACEMENT_ANNOTATION,
     names.PREEMPTION_ANNOTATION,
     names.RECLAIM_ANNOTATION,
+    names.MIN_MEMBERS_ANNOTATION,
     names.CHECKPOINTED_AT_ANNOTATION,
     names.RESERVATION_ANNOTATION,
     names.ISOLATION_ANNOTATION,

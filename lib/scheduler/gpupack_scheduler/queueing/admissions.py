@@ -11,6 +11,8 @@ again.
 """
 
 import dataclasses
+import math
+from collections.abc import Iterable, Sequence
 
 from gpupack_placement import Placement
 from gpupack_queue import Admit, JobId
@@ -24,7 +26,13 @@ from gpupack_scheduler.queueing.operations.operation import (
     Operation,
     Operations,
 )
-from gpupack_scheduler.queueing.pending.request import GatedPodRequest, extra_worker, job_id
+from gpupack_scheduler.queueing.pending.request import (
+    GatedPodRequest,
+    PodGroupRequest,
+    extra_worker,
+    job_id,
+)
+from gpupack_scheduler.requests.pod_groups import GangKey, Membership, age
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,6 +68,8 @@ class Admissions:
         ask = self._observed.waiting[admit.job].ask
         if isinstance(ask, GatedPodRequest):
             return self._admit_pod(ask, admit.placements[0])
+        if isinstance(ask, PodGroupRequest):
+            return self._admit_group(ask, admit.placements)
         attempt, now = ask.attempt, self._observed.now()
         if attempt != asking and self._is_full:
             return False
@@ -114,8 +124,42 @@ class Admissions:
         observed = self._observed
         if not observed.admitted_pods.free_slots():
             return False
-        claim = observed.admitted_pods.admit(waiting, place)
-        observed.notices.add(OpenGate(waiting.pod, claim.allocation))
+        now, joins = observed.now(), waiting.joins
+        member = _membership(joins, now, [waiting]) if joins else None
+        claim = observed.admitted_pods.admit(waiting, place, member)
+        observed.notices.add(OpenGate(waiting.pod, claim.allocation, member))
         observed.submissions.start(waiting.job.id)
-        observed.running.add_pod(waiting.job, claim, observed.now())
+        if joins is None:
+            observed.running.add_pod(waiting.job, claim, now)
+        else:
+            observed.running.add_members(waiting.job, joins, now)
         return True
+
+    def _admit_group(self, waiting: PodGroupRequest, places: Iterable[Placement]) -> bool:
+        """Hold the places of all members, whose gates are to open; return False if they cannot."""
+        observed, now, number = self._observed, self._observed.now(), len(waiting.members)
+        if not observed.admitted_pods.may_admit_group(waiting.namespace, number):
+            return False
+        gang = waiting.joins or waiting.waits_as
+        member = _membership(gang, now, waiting.members)
+        for each, place in zip(waiting.members, places, strict=True):
+            claim = observed.admitted_pods.admit(each, place, member)
+            observed.notices.add(OpenGate(each.pod, claim.allocation, member))
+        observed.submissions.start(waiting.job.id)
+        observed.running.add_members(waiting.job, gang, now)
+        return True
+
+
+def _membership(gang: GangKey, now: float, members: Sequence[GatedPodRequest]) -> Membership:
+    """Return what is written into each member that one decision admits."""
+    _, source, name = gang.group
+    last = max((each.pod.metadata for each in members), key=age)
+    return Membership(
+        source=source,
+        name=name,
+        gang=gang.gang,
+        at=math.floor(now),
+        members=len(members),
+        last_created=age(last)[0],
+        last_name=last.name,
+    )

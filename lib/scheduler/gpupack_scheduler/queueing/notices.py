@@ -7,11 +7,17 @@ A notice is a value. Who observes the queue returns notices; its owner alone del
 import dataclasses
 from typing import TypeAlias
 
+from gpupack_crds import names
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_kubeclient import objects
 from gpupack_scheduler.ledger.claims import Allocation
 from gpupack_scheduler.ledger.workers import AttemptKey
-from gpupack_scheduler.queueing.pending.request import GatedPodRequest, QueueRequest
+from gpupack_scheduler.queueing.pending.request import (
+    GatedPodRequest,
+    PodGroupRequest,
+    QueueRequest,
+)
+from gpupack_scheduler.requests.pod_groups import Membership
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,6 +34,8 @@ class OpenGate:
 
     pod: objects.Pod
     place: Allocation | None
+    member: Membership | None = None
+    """The gang of a pod group that is admitted with the pod."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,8 +67,18 @@ class Notices:
         """Add the notice that there is a preemption for this request, or none any more."""
         if isinstance(ask, GatedPodRequest):
             self.add(RecordPreemption(ask.pod, preemption))
+        elif isinstance(ask, PodGroupRequest):
+            self._of_group(ask, preemption)
         else:
             self.new_answer(ask.attempt)
+
+    def _of_group(self, ask: PodGroupRequest, preemption: Preemption | None) -> None:
+        """Write the preemption into one member; another that has an earlier one loses it."""
+        for pod in (each.pod for each in ask.members):
+            if pod is ask.first:
+                self.add(RecordPreemption(pod, preemption))
+            elif names.PREEMPTION_ANNOTATION in pod.metadata.annotations:
+                self.add(RecordPreemption(pod, None))
 
     def take(self) -> tuple[Notice, ...]:
         """Return all notices and forget them."""

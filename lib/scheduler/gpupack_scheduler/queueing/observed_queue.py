@@ -15,7 +15,7 @@ them, since all is seen again when a process begins to lead.
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from gpupack_placement import POLICIES, Cluster, Gang, Placement
+from gpupack_placement import POLICIES, Cluster, Gang, NodeName, Placement
 from gpupack_queue import (
     Job,
     JobId,
@@ -36,7 +36,8 @@ from gpupack_scheduler.policies import Policies
 from gpupack_scheduler.queueing.notices import Notice, Notices
 from gpupack_scheduler.queueing.operations.ongoing import Ongoing
 from gpupack_scheduler.queueing.pending.pending_requests import PendingRequests
-from gpupack_scheduler.queueing.pending.request import GangRequest, job_id
+from gpupack_scheduler.queueing.pending.pod_groups import PodGroupReason
+from gpupack_scheduler.queueing.pending.request import GangRequest, QueueRequest, job_id
 from gpupack_scheduler.queueing.pods.admitted_pods import AdmittedPods
 from gpupack_scheduler.queueing.pods.draining import DrainActions
 from gpupack_scheduler.queueing.quotas import averages
@@ -104,9 +105,10 @@ class ObservedQueue:
         return len(self.waiting)
 
     def kinds(self) -> Mapping[str, int]:
-        """Return the number of pending attempts of GPUJobs (gang) and standalone pods (pod)."""
+        """Return the number of pending attempts of GPUJobs, pod groups and standalone pods."""
         gangs = sum(1 for _ in self.waiting.gangs())
-        return {"gang": gangs, "pod": len(self.waiting) - gangs}
+        groups = sum(1 for _ in self.waiting.pod_groups())
+        return {"gang": gangs, "group": groups, "pod": len(self.waiting) - gangs - groups}
 
     def starving(self) -> Mapping[Tenant, float]:
         """Return the seconds for which each namespace's oldest job waits within nominal quota."""
@@ -144,6 +146,7 @@ class ObservedQueue:
             self.operations.preemptions.see_unsubmitted(uid, now)
         for uid in sorted(seen.gates):
             self._see_gate(uid, now)
+        self._see_groups(now)
         return self.notices.take()
 
     def submit(self, ask: GangRequest) -> tuple[Notice, ...]:
@@ -177,6 +180,7 @@ class ObservedQueue:
         """Remove all pending jobs: each is submitted again, or shown by the watch."""
         for job in self.waiting:
             self.submissions.withdraw(job)
+        self.submissions.forget_groups()
         self.ledger.pods.see_gates()
         self.ledger.jobs.see_all()
         self.notices.take()
@@ -202,7 +206,17 @@ class ObservedQueue:
 
     def obstacle_of_pod(self, uid: str) -> str:
         """Return why a pod behind gpupack's gate is not in the queue; empty: no reason is known."""
-        return self.waiting.obstacle(uid)
+        of_group = self.submissions.groups.obstacle(uid)
+        return of_group.text if of_group else self.waiting.obstacle(uid)
+
+    def obstacle_reason(self, uid: str) -> str:
+        """Return the reason of `obstacle_of_pod` for programs."""
+        of_group = self.submissions.groups.obstacle(uid)
+        return of_group.reason.value if of_group else PodGroupReason.QUEUE_FULL.value
+
+    def pending_id(self, uid: str) -> JobId:
+        """Return the ID of the job in which a pod behind gpupack's gate waits, if it does."""
+        return self.submissions.pending_id(uid)
 
     def admitted_gang(self, attempt: AttemptKey) -> Gang | None:
         """Return the request of an attempt that holds places; None if it holds none."""
@@ -232,7 +246,13 @@ class ObservedQueue:
         """Place a job of this queue by its policy."""
         waiting = self.waiting.get(job.id)
         name = waiting.ask.policy if waiting else self._policy_of(job)
-        return place_by_policy(self._policies.named(name), cluster, job)
+        policy = self._policies.named(name)
+        vacated = self._vacated(waiting.ask) if waiting else ()
+        if vacated:
+            there = place_by_policy(policy, cluster, job, candidates=vacated)
+            if there is not None:
+                return there
+        return place_by_policy(policy, cluster, job)
 
     def planner(self, also: Mapping[JobId, str | None]) -> Planner:
         """Return a planner of pending jobs and of those in `also`, for a copy of the queue.
@@ -301,6 +321,17 @@ class ObservedQueue:
             self.running.see_pod(uid, now)
         elif uid not in self.ledger.pods.gated:
             self.admitted_pods.gone(uid)
+
+    def _see_groups(self, now: float) -> None:
+        groups = self.submissions.groups
+        groups.see_changed(self.running.take_changed_groups())
+        self.submissions.see_groups(now)
+
+    def _vacated(self, ask: QueueRequest) -> tuple[NodeName, ...]:
+        """Return the nodes that a replacement of members of a pod group goes to first."""
+        if isinstance(ask, GangRequest) or ask.joins is None:
+            return ()
+        return self.running.vacated(ask.joins)
 
     def _policy_of(self, job: Job) -> str | None:
         """Return the policy of a running job that may move; None: the cluster's."""

@@ -16,7 +16,7 @@ from typing import Final
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_kubeclient import objects
 from gpupack_placement import Cluster, Gang, NodeName, Placement
-from gpupack_queue import Decisions, Job, Queue, Wait, place_by_policy
+from gpupack_queue import Decisions, Job, JobId, Queue, Wait, place_by_policy
 from gpupack_queue.window import reservation_of
 from gpupack_scheduler.errors import NotReady
 from gpupack_scheduler.ledger.claims import PodClaim
@@ -25,7 +25,8 @@ from gpupack_scheduler.policies import Policies
 from gpupack_scheduler.queueing.admissions import Admissions
 from gpupack_scheduler.queueing.notices import Notice, OpenGate
 from gpupack_scheduler.queueing.observed_queue import ObservedQueue, Places
-from gpupack_scheduler.queueing.pending.request import GangRequest, job_id, pod_id, waiting_pod
+from gpupack_scheduler.queueing.pending.request import GangRequest, job_id, waiting_pod
+from gpupack_scheduler.queueing.pods import partial_groups
 from gpupack_scheduler.queueing.pods.conditions import Eviction, Note
 from gpupack_scheduler.queueing.pods.failing import FailedNodeActions
 from gpupack_scheduler.queueing.pods.idling import IdlePod, IdlePodActions
@@ -68,6 +69,8 @@ class QueueOwner:
         self._run_limits = RunLimitActions(self._ledger, observed.quotas)
         self._looked_at = -inf
         """Time at which jobs beyond the pods that may be admitted were last considered."""
+        self._rests_tried: dict[JobId, float] = {}
+        """Times at which the rest of an admission fitted nowhere."""
         self._goes_on = False
         """True if the last cycle ended before it had considered all pending jobs."""
         self.look_at: float | None = None
@@ -141,6 +144,7 @@ class QueueOwner:
         observed, now = self.observed, self.now()
         observed.operations.advance(now)
         self._admissions.advance()
+        self._reserve_rests(now)
         self.queue.drain(observed.draining.movable())
         most = self._max_admissions(asking)
         if not most:
@@ -219,6 +223,7 @@ class QueueOwner:
             *self.observed.windows.evictions(self.queue),
             *self.observed.draining.evictions(self.queue, self.now()),
             *self.observed.admitted_pods.displaced(),
+            *partial_groups.evictions(self.observed.submissions.groups, self._ledger, self.now()),
             *self._idling.evictions(self.queue, self.now()),
             *self._failing.evictions(self.queue),
             *self._run_limits.evictions(self.queue, self.now()),
@@ -245,17 +250,32 @@ class QueueOwner:
         """Return why a pod behind gpupack's gate waits; empty if it does not.
 
         A pod that has long lacked only GPUs is shown to kube-scheduler, since autoscalers read pods
-        that it cannot place.
+        that it cannot place. A member of a pod group is not: it would start without the others.
         """
-        job = pod_id(pod.metadata.uid)
+        job = self.observed.pending_id(pod.metadata.uid)
         waiting = self.observed.waiting.get(job)
         if waiting is None or job not in self.queue.state.pending:
             return self.observed.obstacle_of_pod(pod.metadata.uid)
         wait = self.observed.explain(job)
         after = self.observed.decisions.queue.notify_autoscaler_after_seconds
+        if self.observed.submissions.groups.group_of(pod.metadata.uid) is not None:
+            return wait.message
         if wait.lacks_only_gpus and after is not None and self.now() - waiting.asked_at >= after:
             self._deliver([OpenGate(pod, None)])
         return wait.message
+
+    def _reserve_rests(self, now: float) -> None:
+        """Reserve places for pod groups whose admission a predecessor carried out in part.
+
+        All GPUs that it decided about are still free, so the rest fits unless a node is lost.
+        """
+        cluster, plan = self._ledger.cluster, self.observed.plan
+        for job, ask in self.observed.waiting.pod_groups():
+            is_due = now - self._rests_tried.get(job, -inf) >= LOOK_SECONDS
+            if ask.completes and is_due and not self.queue.reserve_rest(job, cluster, now, plan):
+                self._rests_tried[job] = now
+        waiting = self.observed.waiting
+        self._rests_tried = {job: at for job, at in self._rests_tried.items() if job in waiting}
 
     def _deliver(self, notices: Iterable[Notice]) -> None:
         self._notifiers.deliver(notices)

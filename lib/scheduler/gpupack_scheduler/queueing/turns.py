@@ -18,6 +18,7 @@ from gpupack_crds.plan import Drained, JobName, MoveOrder, Stop, TurnsResponse
 from gpupack_kubeclient import objects
 from gpupack_scheduler.ledger.claims import Allocation
 from gpupack_scheduler.queueing.notices import NewAnswer, Notice, OpenGate, RecordPreemption
+from gpupack_scheduler.requests.pod_groups import Membership
 
 MAX_TURNS: Final = 4096
 """Number of turns that are kept; an operator that is further behind submits all jobs again."""
@@ -107,8 +108,13 @@ class Turns:
 class PodWriter(Protocol):
     """A writer of decisions into pending pods; it writes soon, not at once."""
 
-    def open(self, pod: objects.Pod, place: Allocation | None) -> None:
-        """Open the gate of a pod for kube-scheduler; `place`: where the queue admitted it."""
+    def open(
+        self, pod: objects.Pod, place: Allocation | None, member: Membership | None = None
+    ) -> None:
+        """Open the gate of a pod for kube-scheduler.
+
+        `place`: where the queue admitted it; `member`: with which gang of a pod group.
+        """
 
     def record(self, pod: objects.Pod, preemption: Preemption | None) -> None:
         """Write the preemption for the pod; None: there is none any more."""
@@ -127,7 +133,7 @@ class Notifiers:
             match notice:
                 case NewAnswer(namespace, job):
                     self.turns.notify(namespace, job)
-                case OpenGate(pod, place):
-                    self.gates.open(pod, place)
+                case OpenGate(pod, place, member):
+                    self.gates.open(pod, place, member)
                 case RecordPreemption(pod, preemption):
                     self.gates.record(pod, preemption)

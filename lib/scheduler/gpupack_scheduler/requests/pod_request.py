@@ -26,6 +26,7 @@ from gpupack_scheduler.requests.created_by import user_of
 from gpupack_scheduler.requests.gpu_request import GpuRequest
 from gpupack_scheduler.requests.needs import MAX_NAMES
 from gpupack_scheduler.requests.node_rules import RawRules
+from gpupack_scheduler.requests.pod_groups import Membership, membership_of
 from gpupack_scheduler.requests.pod_times import duration_of, grace_of
 
 _EVERY_TAINT = (Toleration(operator=TolerationOperator.EXISTS),)
@@ -83,6 +84,8 @@ class PodRequest:
     """The user that created the pod, from `user_of`."""
     reservation: str | None = None
     """Name of the time-window reservation that the pod may use, by its annotation."""
+    member: Membership | None = None
+    """The gang of a pod group with which the pod was admitted."""
 
     def served(self) -> Request:
         """Return the request.
@@ -196,6 +199,7 @@ def _ask(
         grace=grace_of(spec),
         user=user_of(pod.metadata),
         reservation=pod.metadata.annotations.get(names.RESERVATION_ANNOTATION),
+        member=membership_of(pod.metadata),
     )
 
 

@@ -2,7 +2,9 @@
 """Gates are opened once, whatever becomes of the write and of its answer."""
 
 import asyncio
+import json
 
+import msgspec
 import pytest
 from extender_builders import gated, whole
 
@@ -12,6 +14,7 @@ from gpupack_extender.queueing import gates
 from gpupack_extender.queueing.gates import Gates
 from gpupack_scheduler.ledger import claims
 from gpupack_scheduler.requests.needs import Needs
+from gpupack_scheduler.requests.pod_groups import Membership
 
 
 @pytest.fixture
@@ -73,6 +76,15 @@ async def test_a_gate_is_removed_with_the_placement_in_an_annotation(opener, ser
     await settled(opener)
     assert "schedulingGates" not in raw["spec"]
     assert '"node":"a"' in raw["metadata"]["annotations"][names.PLACEMENT_ANNOTATION]
+
+
+async def test_the_placement_of_a_member_names_its_gang(opener, server, world):
+    raw = shown_by(server)
+    member = Membership(source="gpupack.dev", name="ring", gang="uid-q", at=1, members=2)
+    opener.open(*held(world), member)
+    await settled(opener)
+    place = json.loads(raw["metadata"]["annotations"][names.PLACEMENT_ANNOTATION])
+    assert msgspec.convert(place["group"], Membership) == member
 
 
 @pytest.mark.parametrize("fault", ["lost before", "lost after"])

@@ -60,6 +60,7 @@ def test_a_quota_of_another_name_counts_nothing_and_is_not_shown(world, value):
 def test_pending_requests_are_counted_by_kind(world, value):
     world.asks("train", gpus=4, workers=3)
     assert value("waiting", kind="gang") == 1
+    assert value("waiting", kind="group") == 0
     assert value("waiting", kind="pod") == 0
 
 

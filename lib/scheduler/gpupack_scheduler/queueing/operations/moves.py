@@ -9,6 +9,7 @@ A move of a consolidation is ordered once that is in the status of the job that 
 """
 
 import dataclasses
+import itertools
 import math
 
 from gpupack_crds.plan import MoveOrder
@@ -191,7 +192,8 @@ class Moves:
         if is_revised and (job in state.running_victims() or job in state.speculative):
             self._over[uid] = written
             return
-        placed = status.places(written, shown.tokens, shown.needs_of_workers)
+        tokens = itertools.repeat(shown.tokens)
+        placed = status.places(written, tokens, shown.needs_of_workers)
         if not placed:
             return
         running, places = state.running.get(job), tuple(each.placement for each in placed)

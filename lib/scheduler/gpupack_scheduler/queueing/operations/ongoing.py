@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """All operations that are not over: one place that commits statements and advances operations."""
 
+import itertools
+
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_queue import CancelReservation, JobId, Queue, Statement
 from gpupack_scheduler.ledger.ledger import Ledger
@@ -85,7 +87,7 @@ class Ongoing:
         if self.moves.is_over(uid, shown.preemption if shown else None):
             return
         for job, _ in self._waiting.of_job(uid):
-            self.preemptions.see(job, shown.tokens if shown else {}, now)
+            self.preemptions.see(job, itertools.repeat(shown.tokens if shown else {}), now)
 
     def see_job(self, uid: str, now: float) -> None:
         """Apply what a GPUJob shows that is not submitted."""

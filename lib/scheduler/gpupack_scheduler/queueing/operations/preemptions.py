@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from gpupack_crds.gpujob_status import Preemption
 from gpupack_placement import Request
@@ -29,10 +29,12 @@ from gpupack_scheduler.queueing.operations.operation import Event, Operation, Op
 from gpupack_scheduler.queueing.pending import gate
 from gpupack_scheduler.queueing.pending.pending_requests import PendingRequests
 from gpupack_scheduler.queueing.pending.request import (
+    GangRequest,
     GatedPodRequest,
+    PodGroupRequest,
     QueueRequest,
+    is_attempt,
     job_id,
-    pod_uid,
 )
 from gpupack_scheduler.queueing.running import holders
 from gpupack_scheduler.requests.mismatch import mismatch
@@ -97,7 +99,7 @@ class Preemptions:
         self.operations.put(job, made)
         if gained is not None:
             self._gained[job] = gained
-        if isinstance(ask, GatedPodRequest) or ask.attempt != asking:
+        if not isinstance(ask, GangRequest) or ask.attempt != asking:
             self._notices.preemption(ask, self._to_status(job))
 
     def cancel(self, given_up: CancelReservation) -> None:
@@ -153,8 +155,11 @@ class Preemptions:
         """Return the preemption for an attempt, as its status will show it; None: there is none."""
         return self._to_status(job_id(attempt))
 
-    def see(self, job: JobId, tickets: dict[str, int], now: float) -> None:
-        """Apply the preemption that a pending job shows, written here or before a restart."""
+    def see(self, job: JobId, tickets: Iterable[dict[str, int]], now: float) -> None:
+        """Apply the preemption that a pending job shows, written here or before a restart.
+
+        `tickets`: device tokens of each worker.
+        """
         if job not in self._queue.state.pending:
             return
         shown, known = self._shown(self._waiting[job].ask), self._to_status(job)
@@ -203,15 +208,17 @@ class Preemptions:
         self._gained.pop(job, None)
 
     def _find(
-        self, job: JobId, shown: PlacedPreemption, tickets: dict[str, int], now: float
+        self, job: JobId, shown: PlacedPreemption, tickets: Iterable[dict[str, int]], now: float
     ) -> None:
         """Reserve the places that the preemptor's status shows since an earlier process."""
         gang = self._waiting[job].ask.gang
         of_gang = (Needs.of(role.request) for role in gang.role_of_each_worker())
-        held = status.places(shown, tickets, itertools.chain(of_gang, itertools.repeat(NO_NEEDS)))
+        tokens = itertools.chain(tickets, itertools.repeat({}))
+        held = status.places(shown, tokens, itertools.chain(of_gang, itertools.repeat(NO_NEEDS)))
         if len(held) != gang.workers or self.is_over(job, shown):
             return
-        if pod_uid(job) is not None and not self._is_possible(gang.roles[0].request, held[0]):
+        requests = (role.request for role in gang.role_of_each_worker())
+        if not is_attempt(job) and not all(map(self._is_possible, requests, held)):
             return
         victims = status.victims(shown, job)
         if not all(status.leaves(victim, self._queue) for victim in victims):
@@ -232,7 +239,8 @@ class Preemptions:
         """
         job = job_id(attempt)
         victims = status.victims(written, job)
-        held = status.places(written, shown.tokens, shown.needs_of_workers)
+        tokens = itertools.repeat(shown.tokens)
+        held = status.places(written, tokens, shown.needs_of_workers)
         if not held or not all(status.leaves(victim, self._queue) for victim in victims):
             return
         places = tuple(each.placement for each in held)
@@ -263,5 +271,7 @@ class Preemptions:
     def _shown(self, ask: QueueRequest) -> PlacedPreemption | None:
         if isinstance(ask, GatedPodRequest):
             return gate.preemption_of(ask.pod)
+        if isinstance(ask, PodGroupRequest):
+            return gate.preemption_of(ask.first)
         job = self._ledger.jobs.shown(ask.attempt.job_uid)
         return job.preemption if job else None

@@ -85,15 +85,17 @@ def victims(shown: PlacedPreemption, job: JobId) -> tuple[Victim, ...]:
 
 
 def places(
-    shown: PlacedPreemption, tickets: dict[str, int], needs: Iterable[Needs]
+    shown: PlacedPreemption, tickets: Iterable[dict[str, int]], needs: Iterable[Needs]
 ) -> tuple[Allocation, ...]:
-    """Return the workers' places of a shown preemption; `needs`: of each of them."""
+    """Return the workers' places of a shown preemption; `tickets`, `needs`: of each of them."""
     return tuple(
         Allocation(
             claims.placement(placed.node, claims.believed(placed.devices), needs=of_worker),
-            {} if placed.devices else tickets,
+            {} if placed.devices else tokens,
         )
-        for placed, of_worker in zip(by_worker(shown.placement), needs, strict=False)
+        for placed, tokens, of_worker in zip(
+            by_worker(shown.placement), tickets, needs, strict=False
+        )
     )
 
 

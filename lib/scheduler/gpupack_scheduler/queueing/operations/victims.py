@@ -3,13 +3,14 @@
 
 attempts, for a GPUJob   the operator reads them in its status
 attempts, for a pod      the operator gets them as orders
-pods                     they are evicted here
+pods                     they are evicted here; all members of a pod group together
 """
 
 from collections.abc import Iterator
 
 from gpupack_crds.gpujob_status import PREEMPTION_TEXTS
 from gpupack_crds.plan import Stop
+from gpupack_kubeclient import objects
 from gpupack_queue import Preempt, Queue, Victim
 from gpupack_queue.explain.reasons import name_of
 from gpupack_scheduler.ledger.claims import State
@@ -17,7 +18,14 @@ from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.queueing.operations import status
 from gpupack_scheduler.queueing.operations.operation import Event, Operations, Phase
 from gpupack_scheduler.queueing.pending.pending_requests import PendingRequests
-from gpupack_scheduler.queueing.pending.request import GatedPodRequest, QueueRequest, pod_uid
+from gpupack_scheduler.queueing.pending.request import (
+    GangRequest,
+    GatedPodRequest,
+    PodGroupRequest,
+    QueueRequest,
+    is_attempt,
+    pods_of,
+)
 from gpupack_scheduler.queueing.pods.conditions import Eviction
 from gpupack_scheduler.queueing.running.holders import has_ended
 
@@ -55,23 +63,26 @@ class Victims:
                 attempt=victim.job,
                 reason=victim.reason.value,
                 namespace=ask.namespace,
-                pod=ask.pod.metadata.name,
+                pod=_pod_of(ask).metadata.name,
             )
             for ask, victim in self._to_end()
-            if isinstance(ask, GatedPodRequest)
-            and pod_uid(victim.job) is None
+            if not isinstance(ask, GangRequest)
+            and is_attempt(victim.job)
             and not status.is_moved(victim)
         )
 
     def evictions(self) -> Iterator[Eviction]:
         """Yield pods that must end, for any preemptor, and are not being deleted yet."""
         for ask, victim in self._to_end():
-            claim = self._ledger.claims.pods.get(pod_uid(victim.job) or "")
             running = self._queue.state.running.get(victim.job)
-            if claim is None or running is None or claim.leaves or claim.state is not State.BOUND:
+            if running is None:
                 continue
-            why = f"for {name_of(ask.job, to=running.job)}, {PREEMPTION_TEXTS[victim.reason.value]}"
-            yield Eviction(claim.uid, claim.namespace, claim.name, str(victim.reason), why)
+            for claim in pods_of(self._ledger.claims, victim.job):
+                if claim.leaves or claim.state is not State.BOUND:
+                    continue
+                preemptor = name_of(ask.job, to=running.job)
+                why = f"for {preemptor}, {PREEMPTION_TEXTS[victim.reason.value]}"
+                yield Eviction(claim.uid, claim.namespace, claim.name, str(victim.reason), why)
 
     def _to_end(self) -> Iterator[tuple[QueueRequest, Victim]]:
         """Yield the victims that are to end, each with the request of its preemptor."""
@@ -84,7 +95,10 @@ class Victims:
     def _is_ending(self, victim: Victim) -> bool:
         if victim.job not in self._queue.state.running:
             return True
-        if (uid := pod_uid(victim.job)) is not None:
-            claim = self._ledger.claims.pods.get(uid)
-            return claim is None or claim.leaves
-        return has_ended(self._ledger, victim.job)
+        if is_attempt(victim.job):
+            return has_ended(self._ledger, victim.job)
+        return all(claim.leaves for claim in pods_of(self._ledger.claims, victim.job))
+
+
+def _pod_of(ask: GatedPodRequest | PodGroupRequest) -> objects.Pod:
+    return ask.first if isinstance(ask, PodGroupRequest) else ask.pod

@@ -29,14 +29,21 @@ from gpupack_scheduler.ledger.placed_job import PlacedPreemption
 from gpupack_scheduler.queueing.pending.request import GatedPodRequest
 from gpupack_scheduler.requests import pod_request, pod_resources
 from gpupack_scheduler.requests.needs import Needs
+from gpupack_scheduler.requests.pod_groups import Membership
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class PodPlace(NodePlacement, frozen=True):
-    """The annotation with the place. `pinned`: the pod's affinity names the node, too."""
+    """The annotation with the place.
+
+    Attributes:
+        pinned: the pod's affinity names the node, too.
+        group: the gang of a pod group that was admitted with the pod.
+    """
 
     pinned: bool = False
+    group: Membership | None = None
 
 
 def ask_of(
@@ -103,10 +110,13 @@ def recording(pod: objects.Pod, text: str | None) -> objects.Json:
     return {"metadata": {**_version(pod), "annotations": {names.PREEMPTION_ANNOTATION: text}}}
 
 
-def opening(pod: objects.Pod, place: Allocation | None) -> objects.Json:
+def opening(
+    pod: objects.Pod, place: Allocation | None, member: Membership | None = None
+) -> objects.Json:
     """Return the merge patch that opens the gate; it fails if the pod has changed.
 
-    `place` None: kube-scheduler calls filter for it as for any pod.
+    `place` None: kube-scheduler calls filter for it as for any pod. `member`: the gang of a pod
+    group that is admitted with the pod.
     """
     annotations: dict[str, str | None] = {}
     if recorded(pod) is not None:
@@ -118,7 +128,9 @@ def opening(pod: objects.Pod, place: Allocation | None) -> objects.Json:
         affinity = _pinned(pod.spec, place)
         if affinity is not None:
             spec["affinity"] = affinity
-        pinned_place = PodPlace(**msgspec.structs.asdict(written), pinned=affinity is not None)
+        pinned_place = PodPlace(
+            **msgspec.structs.asdict(written), pinned=affinity is not None, group=member
+        )
         annotations[names.PLACEMENT_ANNOTATION] = msgspec.json.encode(pinned_place).decode()
     return {"metadata": {**_version(pod), "annotations": annotations}, "spec": spec}
 

@@ -17,6 +17,7 @@ from gpupack_scheduler.errors import QueueFull
 from gpupack_scheduler.queueing.pending.request import (
     GangRequest,
     GatedPodRequest,
+    PodGroupRequest,
     QueueRequest,
     pod_id,
 )
@@ -135,13 +136,15 @@ class QueueCapacity:
 
 
 class PendingRequests:
-    """The pending attempts of GPUJobs and standalone pods."""
+    """The pending attempts of GPUJobs, standalone pods and pod groups."""
 
     def __init__(self) -> None:
         self._asks: dict[JobId, PendingEntry] = {}
         self._of_job: dict[str, dict[JobId, None]] = {}
         """IDs of pending attempts by UID of their GPUJob."""
         self._capacity = QueueCapacity()
+        self._groups: dict[JobId, None] = {}
+        """IDs of pending pod groups."""
         self._outside: dict[str, tuple[str, str]] = {}
         """Namespaces of pods that are not in the queue, and why they are not, by UID."""
 
@@ -164,14 +167,21 @@ class PendingRequests:
 
     @property
     def has_gangs(self) -> bool:
-        """Tell whether attempts of GPUJobs are pending."""
-        return bool(self._of_job)
+        """Tell whether attempts of GPUJobs, or pod groups, are pending."""
+        return bool(self._of_job) or bool(self._groups)
 
     def gangs(self) -> Iterator[tuple[JobId, PendingEntry, GangRequest]]:
         """Yield attempts of GPUJobs; jobs may leave during the iteration."""
         for job, waiting in tuple(self._asks.items()):
             if isinstance(waiting.ask, GangRequest):
                 yield job, waiting, waiting.ask
+
+    def pod_groups(self) -> Iterator[tuple[JobId, PodGroupRequest]]:
+        """Yield pod groups; they may leave during the iteration."""
+        for job in tuple(self._groups):
+            ask = self._asks[job].ask
+            if isinstance(ask, PodGroupRequest):
+                yield job, ask
 
     def of_job(self, uid: str) -> Iterator[tuple[JobId, GangRequest]]:
         """Yield attempts of the GPUJob; jobs may leave during the iteration."""
@@ -194,7 +204,7 @@ class PendingRequests:
         is_new = before is None or _kind(before.ask) != _kind(ask)
         if is_new and (obstacle := self._capacity.obstacle(ask.namespace, *_kind(ask))):
             self._capacity.refuse(ask.namespace, ask.key)
-            if isinstance(ask, GatedPodRequest):
+            if isinstance(ask, GatedPodRequest) and ask.joins is None:
                 self._outside[ask.ask.uid] = ask.namespace, obstacle
             raise QueueFull(obstacle)
         self._capacity.remove_refused(ask.namespace, ask.key)
@@ -224,6 +234,8 @@ class PendingRequests:
         self._asks[ask.job.id] = PendingEntry(ask, now, now)
         if isinstance(ask, GangRequest):
             self._of_job.setdefault(ask.attempt.job_uid, {})[ask.job.id] = None
+        if isinstance(ask, PodGroupRequest):
+            self._groups[ask.job.id] = None
 
     def remove(self, job: JobId) -> tuple[str, str] | None:
         """Remove a pending job; return the refused job of its namespace that may enter instead."""
@@ -232,6 +244,7 @@ class PendingRequests:
             return None
         ask = waiting.ask
         self._capacity.remove(ask.namespace, *_kind(ask))
+        self._groups.pop(job, None)
         if isinstance(ask, GangRequest):
             attempts = self._of_job[ask.attempt.job_uid]
             del attempts[job]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests that wait in the queue.
 
-A request is either an attempt of a GPUJob, from a call of the operator, or a standalone pod behind
-its gate, from the watch.
+A request is an attempt of a GPUJob, from a call of the operator; or from the watch a standalone pod
+behind its gate, or the members of a pod group that start together.
 """
 
 import dataclasses
@@ -13,13 +13,17 @@ from gpupack_crds.job_times import seconds_left
 from gpupack_kubeclient import objects
 from gpupack_placement import Gang, NodeName
 from gpupack_queue import NO_USER, Job, JobId, ReservationId, Tenant, User
+from gpupack_scheduler.ledger.claim_table import ClaimTable
+from gpupack_scheduler.ledger.claims import PodClaim
 from gpupack_scheduler.ledger.workers import AttemptKey
+from gpupack_scheduler.requests.pod_groups import GangKey
 from gpupack_scheduler.requests.pod_request import PodRequest
 
 POD_NAME: Final = "pod "
 """Prefix of the name of a standalone pod; no GPUJob has such a name."""
 
 _POD: Final = "pod/"
+_GROUP: Final = "group/"
 _LINGERING: Final = "lingering/"
 
 
@@ -114,12 +118,14 @@ class GatedPodRequest:
         ask: its request, with the rules about nodes.
         gang: its request as a gang.
         limit: maximum run time by its cohort; None: there is none.
+        joins: the running gang of its pod group; None: it is no member of one.
     """
 
     pod: objects.Pod
     ask: PodRequest
     gang: Gang
     limit: RunLimit | None = None
+    joins: GangKey | None = None
     policy: None = None
 
     @property
@@ -138,7 +144,75 @@ class GatedPodRequest:
         return waiting_pod(self.ask, self.limit)
 
 
-QueueRequest: TypeAlias = GangRequest | GatedPodRequest
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PodGroupRequest:
+    """The request of those members of a pod group that start together.
+
+    Attributes:
+        waits_as: the gang that they form while they wait.
+        joins: the running gang that they complete; None: they begin a new one.
+        members: their requests, by worker index.
+        gang: their requests as a gang.
+        submitted: creation of the oldest member, running or not, seconds since the epoch.
+        completes: the rest of an admission of which only some gates were opened.
+        job: the job of the queue.
+    """
+
+    waits_as: GangKey
+    joins: GangKey | None
+    members: tuple[GatedPodRequest, ...]
+    gang: Gang
+    submitted: float
+    completes: bool = False
+    policy: None = None
+    job: Job = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the job once: a group may have a thousand members."""
+        object.__setattr__(self, "job", _job_of_group(self))
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace whose quota it counts against."""
+        return self.waits_as.group.namespace
+
+    @property
+    def key(self) -> str:
+        """Return the name that identifies it in its namespace; no GPUJob has such a name."""
+        return group_id(self.waits_as)
+
+    @property
+    def first(self) -> objects.Pod:
+        """Return the member that has the group's preemption in its annotation."""
+        return self.members[0].pod
+
+
+MAX_RECORDED_DEVICES: Final = 2048
+"""Maximum of devices of a pod group that preempts: all annotations of a pod have 256 KiB together.
+"""
+
+QueueRequest: TypeAlias = GangRequest | GatedPodRequest | PodGroupRequest
+
+
+def _job_of_group(ask: PodGroupRequest) -> Job:
+    """Return the job of a group; it preempts only if the preemption fits into an annotation."""
+    jobs = [each.job for each in ask.members]
+    durations = [each.duration for each in jobs if each.duration is not None]
+    estimates = [each.estimate for each in jobs if each.estimate is not None]
+    users = {each.user for each in jobs}
+    devices = sum(role.workers * role.request.devices for role in ask.gang.roles)
+    return dataclasses.replace(
+        jobs[0],
+        id=group_id(ask.waits_as),
+        gang=ask.gang,
+        submitted=ask.submitted,
+        duration=max(durations) if len(durations) == len(jobs) else None,
+        estimate=max(estimates) if len(estimates) == len(jobs) else None,
+        grace_seconds=max(each.grace_seconds for each in jobs),
+        user=users.pop() if len(users) == 1 else NO_USER,
+        name=group_name(ask.waits_as.group.name),
+        preempts=devices <= MAX_RECORDED_DEVICES,
+    )
 
 
 def waiting_pod(ask: PodRequest, limit: RunLimit | None = None) -> Job:
@@ -196,6 +270,41 @@ def pod_id(uid: str) -> JobId:
     return JobId(f"{_POD}{uid}")
 
 
+def group_name(name: str) -> str:
+    """Return the name of a pod group in messages; no GPUJob has such a name."""
+    return f"{POD_NAME}group {name}"
+
+
+def group_id(gang: GangKey) -> JobId:
+    """Return the ID of a gang of a pod group; a status has at most 64 characters for it."""
+    return JobId(f"{_GROUP}{gang.gang}")
+
+
+def is_group(job: str) -> bool:
+    """Tell whether the job is a gang of a pod group."""
+    return job.startswith(_GROUP)
+
+
+def gang_of(claims: ClaimTable, job: str) -> GangKey | None:
+    """Return the gang of a pod group that runs; None if the job is something else."""
+    return claims.gang_named(job.removeprefix(_GROUP)) if is_group(job) else None
+
+
+def holder_id(claim: PodClaim) -> JobId:
+    """Return the ID of the running job that a standalone pod belongs to: itself, or its gang."""
+    gang = claim.gang
+    return pod_id(claim.uid) if gang is None else group_id(gang)
+
+
+def pods_of(claims: ClaimTable, job: str) -> tuple[PodClaim, ...]:
+    """Return the standalone pods of a running job: one pod, or the members of a pod group."""
+    if is_group(job):
+        gang = gang_of(claims, job)
+        return () if gang is None else claims.members_of(gang)
+    claim = claims.pods.get(pod_uid(job) or "")
+    return () if claim is None else (claim,)
+
+
 def pod_uid(job: str) -> str | None:
     """Return the UID of a standalone pod; None if the job is something else."""
     return job.removeprefix(_POD) if job.startswith(_POD) else None
@@ -209,4 +318,4 @@ def extra_worker(job: str) -> tuple[JobId, int] | None:
 
 def is_attempt(job: str) -> bool:
     """Tell whether the job is an attempt of a GPUJob, or an extra worker of one."""
-    return not job.startswith((_POD, _LINGERING))
+    return not job.startswith((_POD, _GROUP, _LINGERING))

@@ -22,6 +22,7 @@ from gpupack_scheduler.queueing.pending import gate
 from gpupack_scheduler.queueing.pending.request import GatedPodRequest, waiting_pod
 from gpupack_scheduler.queueing.pods.conditions import Eviction, Note
 from gpupack_scheduler.requests.mismatch import mismatch
+from gpupack_scheduler.requests.pod_groups import MAX_MEMBERS, Membership
 
 NODE_GONE: Final = "NodeDeleted"
 
@@ -31,6 +32,14 @@ MAX_ADMITTED_PODS: Final = 128
 A namespace has at most half of what others leave, as queues share a switch's memory by dynamic
 thresholds (Choudhury and Hahne, 1998): however many namespaces have pods that cannot be bound, they
 do not block another namespace."""
+
+MAX_ADMITTED_MEMBERS: Final = 2 * MAX_MEMBERS
+"""Maximum of members of pod groups that are admitted and not bound. They have a limit of their own,
+by which a namespace has half of what others leave, too: so the largest group can be admitted while
+no other namespace has any."""
+
+SECONDS_PER_MEMBER: Final = 0.1
+"""Time for which a place is held longer for each member that is admitted with it."""
 
 SECONDS: Final = 60.0
 """Time for which a place is held; later the pod is placed again when kube-scheduler calls."""
@@ -79,6 +88,11 @@ class Stranded:
         )
 
 
+def hold_seconds(member: Membership | None) -> float:
+    """Return how long the place of an admitted pod is held: kube-scheduler binds one by one."""
+    return SECONDS if member is None else SECONDS + SECONDS_PER_MEMBER * member.members
+
+
 class AdmittedPods:
     """The admitted pods that are not bound yet."""
 
@@ -86,10 +100,37 @@ class AdmittedPods:
         self._ledger, self._observed = ledger, observed
         self._held: dict[str, str] = {}
         """Namespaces by UID of the pod; some pods may be bound by now."""
+        self._members: dict[str, str] = {}
+        """The same of members of pod groups that were admitted together."""
+        self._members_in = Counter[str]()
+        """Number of these by namespace."""
+        self._held_back: dict[str, int] = {}
+        """Members of the last group of a namespace that the limit kept from being admitted."""
         self._known: set[str] = set()
         """UIDs of pods whose place has been held."""
         self._returned_at: dict[str, float] = {}
         """Time since which the node of a pod can take it again, by UID; infinity: it cannot."""
+
+    def may_admit_group(self, namespace: str, members: int) -> bool:
+        """Tell whether so many members of a group may be admitted now."""
+        may = self._has_space(namespace, members)
+        if not may:
+            self._held_back[namespace] = members
+        return may
+
+    def _may_again(self, namespace: str, members: int) -> bool:
+        """Tell whether groups of a namespace are planned again after one was held back.
+
+        While some of its members are not bound, the space is to be enough for several groups: a
+        cycle plans many, and those that the limit keeps out are planned in vain.
+        """
+        several = MAX_ADMITTED_MEMBERS // 8 if self._members_in[namespace] else 0
+        return self._has_space(namespace, max(members, several))
+
+    def _has_space(self, namespace: str, members: int) -> bool:
+        own = self._members_in[namespace]
+        others = len(self._members) - own
+        return members <= (MAX_ADMITTED_MEMBERS - others) // 2 - own
 
     def free_slots(self) -> int:
         """Return how many more pods may be admitted."""
@@ -97,9 +138,16 @@ class AdmittedPods:
         return max(MAX_ADMITTED_PODS - len(self._held), 0)
 
     def full(self) -> set[Tenant]:
-        """Return the namespaces that have as many admitted pods as they may have."""
+        """Return the namespaces that have as many admitted pods as they may have.
+
+        A namespace whose group was held back is among them until the group may be admitted.
+        """
+        self._forget_bound()
+        groups = self._held_back.items()
+        self._held_back = {of: number for of, number in groups if not self._may_again(of, number)}
         counts = Counter(self._held.values())
-        return {Tenant(each) for each, number in counts.items() if not self._left(number)}
+        full = [each for each, number in counts.items() if not self._left(number)]
+        return set(map(Tenant, (*full, *self._held_back)))
 
     def at_once(self) -> int:
         """Return how many pods may be admitted together, whatever their namespaces.
@@ -115,12 +163,22 @@ class AdmittedPods:
         others = len(self._held) - number
         return max((MAX_ADMITTED_PODS - others) // 2 - number, 0)
 
-    def admit(self, waiting: GatedPodRequest, place: Placement) -> PodClaim:
-        """Hold the place of a pod whose gate is to open."""
-        claim = self._ledger.assume(waiting.ask, place, seconds=SECONDS)
-        self._held[claim.uid] = claim.namespace
+    def admit(
+        self, waiting: GatedPodRequest, place: Placement, member: Membership | None = None
+    ) -> PodClaim:
+        """Hold the place of a pod whose gate is to open; `member`: of a pod group."""
+        ask = dataclasses.replace(waiting.ask, member=member)
+        claim = self._ledger.assume(ask, place, seconds=hold_seconds(member))
+        self._count(claim.uid, claim.namespace, member)
         self._known.add(claim.uid)
         return claim
+
+    def _count(self, uid: str, namespace: str, member: Membership | None) -> None:
+        if member is not None and member.members > 1:
+            self._members[uid] = namespace
+            self._members_in[namespace] += 1
+        else:
+            self._held[uid] = namespace
 
     def see(self, pod: objects.Pod) -> None:
         """Hold the place of a pod whose gate is open and that is not bound.
@@ -142,8 +200,8 @@ class AdmittedPods:
             return
         free = is_free(self._ledger.cluster.fork(), waiting_pod(ask), (place.placement,))
         if free and not self._ledger.claims.obstacle(place):
-            self._ledger.hold(ask, place, seconds=SECONDS)
-            self._held[uid] = ask.namespace
+            self._ledger.hold(ask, place, seconds=hold_seconds(ask.member))
+            self._count(uid, ask.namespace, ask.member)
 
     def displaced(self) -> Iterator[Eviction]:
         """Yield evictions of pods that may be on one node only, which cannot take them any more.
@@ -218,7 +276,12 @@ class AdmittedPods:
         return gate.place_of(pod, ask.request, gate.tickets_of(pod, self._observed))
 
     def _forget_bound(self) -> None:
-        self._held = {uid: of for uid, of in self._held.items() if self._is_assumed(uid)}
+        self._held = self._assumed(self._held)
+        self._members = self._assumed(self._members)
+        self._members_in = Counter(self._members.values())
+
+    def _assumed(self, held: dict[str, str]) -> dict[str, str]:
+        return {uid: of for uid, of in held.items() if self._is_assumed(uid)}
 
     def _is_assumed(self, uid: str) -> bool:
         claim = self._ledger.claims.pods.get(uid)

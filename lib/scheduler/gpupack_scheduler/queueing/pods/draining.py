@@ -17,7 +17,7 @@ from gpupack_placement import Cluster, DeviceUuid, NodeName
 from gpupack_queue import Drains, Queue, RunningJob, node_to_drain
 from gpupack_scheduler.ledger.claims import State
 from gpupack_scheduler.ledger.ledger import Ledger
-from gpupack_scheduler.queueing.pending.request import is_attempt, pod_uid
+from gpupack_scheduler.queueing.pending.request import is_attempt, pods_of
 from gpupack_scheduler.queueing.pods.conditions import Eviction
 from gpupack_scheduler.queueing.running.holders import has_ended
 
@@ -55,13 +55,18 @@ class DrainActions:
         )
 
     def evictions(self, queue: Queue, now: float) -> Iterator[Eviction]:
-        """Yield standalone pods that must end and are not being deleted yet."""
+        """Yield standalone pods that must end and are not being deleted yet.
+
+        Of a pod group only the members there end: its owner replaces them.
+        """
+        drains = self._drains({"All"}, at=now)
         for running, node in self._to_stop(queue, now):
-            claim = self._ledger.claims.pods.get(pod_uid(running.job.id) or "")
-            if claim is None or claim.leaves or claim.state is not State.BOUND:
-                continue
-            why = f"for maintenance of node {node}: {self._why(running, node, now)}"
-            yield Eviction(claim.uid, claim.namespace, claim.name, GROUND, why)
+            for claim in pods_of(self._ledger.claims, running.job.id):
+                is_there = node_to_drain((claim.placement,), drains) is not None
+                if not is_there or claim.leaves or claim.state is not State.BOUND:
+                    continue
+                why = f"for maintenance of node {node}: {self._why(running, node, now)}"
+                yield Eviction(claim.uid, claim.namespace, claim.name, GROUND, why)
 
     def _to_stop(self, queue: Queue, now: float) -> Iterator[tuple[RunningJob, NodeName]]:
         """Yield jobs that hold devices which must be free by now, with the node."""

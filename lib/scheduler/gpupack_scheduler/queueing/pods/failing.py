@@ -14,7 +14,7 @@ from gpupack_placement import NodeName
 from gpupack_queue import Queue, RunningJob, node_to_drain
 from gpupack_scheduler.ledger.claims import PodClaim, State
 from gpupack_scheduler.ledger.ledger import Ledger
-from gpupack_scheduler.queueing.pending.request import is_attempt, pod_id
+from gpupack_scheduler.queueing.pending.request import holder_id, is_attempt
 from gpupack_scheduler.queueing.pods.conditions import Eviction, Note, name_of
 from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 from gpupack_scheduler.queueing.running.holders import has_ended
@@ -66,7 +66,7 @@ class FailedNodeActions:
             if not causes or claim.state is not State.BOUND or claim.leaves:
                 continue
             held = [grant.uuid for grant in claim.placement.devices if grant.uuid in causes]
-            if held and pod_id(claim.uid) in queue.state.running:
+            if held and holder_id(claim) in queue.state.running:
                 yield claim, f"its GPU {held[0]} failed: {causes[held[0]]}"
 
     def _evicts(self, namespace: str) -> bool:

@@ -18,7 +18,7 @@ from gpupack_crds.times import format_seconds
 from gpupack_queue import Queue
 from gpupack_scheduler.ledger.claims import PodClaim, State
 from gpupack_scheduler.ledger.ledger import Ledger
-from gpupack_scheduler.queueing.pending.request import pod_id
+from gpupack_scheduler.queueing.pending.request import holder_id
 from gpupack_scheduler.queueing.pods.conditions import Eviction, Note, few_at_once, name_of
 from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 
@@ -109,7 +109,7 @@ class IdlePodActions:
         if claim.state is not State.BOUND or claim.leaves:
             return None
         since, found = self._idle_since(claim), self._rule(claim.namespace)
-        if since is None or found is None or pod_id(claim.uid) not in queue.state.running:
+        if since is None or found is None or holder_id(claim) not in queue.state.running:
             return None
         cohort, rule = found
         if now - since <= rule.after_seconds:

@@ -14,7 +14,7 @@ from gpupack_crds.gpujob_status import RunLimit
 from gpupack_queue import Queue
 from gpupack_scheduler.ledger.claims import PodClaim, State
 from gpupack_scheduler.ledger.ledger import Ledger
-from gpupack_scheduler.queueing.pending.request import pod_id
+from gpupack_scheduler.queueing.pending.request import holder_id
 from gpupack_scheduler.queueing.pods.conditions import Eviction, few_at_once
 from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 
@@ -48,7 +48,7 @@ class RunLimitActions:
         limit = self._quotas.run_limit(claim.namespace)
         if limit is None or now - claim.begun < limit.seconds:
             return None
-        return limit if pod_id(claim.uid) in queue.state.running else None
+        return limit if holder_id(claim) in queue.state.running else None
 
 
 def _why(limit: RunLimit) -> str:

@@ -8,6 +8,7 @@ is assumed to have.
 
 import dataclasses
 import itertools
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
 from gpupack_crds import names
@@ -32,10 +33,13 @@ from gpupack_scheduler.ledger.workers import AttemptKey, WorkerKey
 from gpupack_scheduler.queueing.pending.request import (
     POD_NAME,
     extra_worker,
+    group_id,
+    group_name,
     job_id,
     reservation_id,
 )
 from gpupack_scheduler.requests import gang_request, sharing
+from gpupack_scheduler.requests.pod_groups import GangKey
 
 
 class AssumedPlaces:
@@ -145,6 +149,36 @@ def pod_job(
         reservation=reservation_id(pod.namespace, pod.reservation),
         preemptible=evicts,
     )
+
+
+def members_job(gang: GangKey, members: Collection[PodClaim], *, evicts: bool) -> Job:
+    """Return the job of a running gang of a pod group: its members are preempted together."""
+    durations = [each.duration for each in members if each.duration is not None]
+    reservations = {each.reservation for each in members}
+    users = {each.user for each in members}
+    reservation = reservations.pop() if len(reservations) == 1 else None
+    places = tuple(each.placement for each in ordered_members(members))
+    return Job(
+        id=group_id(gang),
+        gang=_gang(places, has_roles=True),
+        submitted=min(each.created for each in members),
+        tenant=Tenant(gang.group.namespace),
+        priority=min(each.priority for each in members),
+        duration=max(durations) if len(durations) == len(members) else None,
+        name=group_name(gang.group.name),
+        grace_seconds=max(each.grace for each in members),
+        user=users.pop() if len(users) == 1 else NO_USER,
+        reservation=reservation_id(gang.group.namespace, reservation),
+        preemptible=evicts,
+    )
+
+
+def ordered_members(members: Collection[PodClaim]) -> list[PodClaim]:
+    """Return members by worker index: those with equal places together."""
+    by_size = defaultdict[Request, list[PodClaim]](list)
+    for each in members:
+        by_size[_shown_request(each.placement)].append(each)
+    return [each for of_size in by_size.values() for each in of_size]
 
 
 def has_ended(ledger: Ledger, attempt: str) -> bool:

@@ -3,6 +3,7 @@
 
     attempt      from the time when its workers have places, planned or written, until its last
                  pod is gone; each extra worker of an elastic one is a separate job
+    group        members of a pod group that were admitted, together or later
     pod          a standalone pod; or one that is only labelled as a worker, of an attempt that
                  has no places or other ones; or a lingering one, whose processes still hold GPUs
 
@@ -13,6 +14,7 @@ as a pod of its namespace, whatever attempt of whatever job it names.
 import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
 
 from gpupack_crds.gpujob import MAX_WORKERS
 from gpupack_crds.gpujob_status import RunLimit
@@ -23,7 +25,13 @@ from gpupack_scheduler.ledger.claims import Allocation, PodClaim
 from gpupack_scheduler.ledger.ledger import Ledger
 from gpupack_scheduler.ledger.terminating import TerminatingHolder
 from gpupack_scheduler.ledger.workers import AttemptKey, WorkerKey
-from gpupack_scheduler.queueing.pending.request import job_id, lingering_id, pod_id
+from gpupack_scheduler.queueing.pending.request import (
+    group_id,
+    holder_id,
+    job_id,
+    lingering_id,
+    pod_id,
+)
 from gpupack_scheduler.queueing.running import holders
 from gpupack_scheduler.queueing.running.membership import Held, divide, parts
 from gpupack_scheduler.queueing.running.shown_jobs import (
@@ -32,6 +40,10 @@ from gpupack_scheduler.queueing.running.shown_jobs import (
     began,
     current_attempt,
 )
+from gpupack_scheduler.requests.pod_groups import GangKey, GroupKey
+
+MAX_VACATED: Final = 64
+"""Maximum of nodes per gang that members have left and that are remembered for others."""
 
 
 class RunningHolders:
@@ -62,6 +74,13 @@ class RunningHolders:
         """Extra workers of an attempt that hold something, by index."""
         self._alone: dict[AttemptKey, set[str]] = defaultdict(set)
         """UIDs of pods that are labelled as workers of an attempt, and count separately."""
+        self._members: dict[JobId, dict[str, Allocation]] = {}
+        """Members of gangs of pod groups that hold something, by UID, and what they hold."""
+        self._gang_of: dict[str, GangKey] = {}
+        """Gangs of those members, by UID."""
+        self._vacated: dict[JobId, list[NodeName]] = {}
+        """Nodes of members that have ended and were not replaced yet, the last ones."""
+        self._changed_groups: set[GroupKey] = set()
         self._updates = RunningUpdates(ledger, queue, self._attempts, observed)
         self.suppositions = holders.AssumedPlaces(ledger.cluster)
 
@@ -96,27 +115,108 @@ class RunningHolders:
         job = dataclasses.replace(job, preemptible=self._evicts)
         self._start(job, (claim.allocation,), now)
 
+    def add_members(self, waiting: Job, gang: GangKey, now: float) -> None:
+        """Add members of a pod group whose places were just held in the ledger.
+
+        `waiting`: the job in which they waited, which the gang is if it is new.
+        """
+        if waiting.id != group_id(gang):
+            self._queue.withdraw(waiting.id, self._ledger.cluster)
+        self._see_members(gang, now)
+
+    def vacated(self, gang: GangKey) -> tuple[NodeName, ...]:
+        """Return nodes that members have left and where no later member was placed."""
+        return tuple(self._vacated.get(group_id(gang), ()))
+
+    def take_changed_groups(self) -> set[GroupKey]:
+        """Return the pod groups of which running members have changed, and forget them."""
+        changed, self._changed_groups = self._changed_groups, set()
+        return changed
+
     def see_pod(self, uid: str, now: float) -> None:
         """Update a standalone pod whose claim may have changed at this moment."""
-        self._see_pod(uid, self._ledger.claims.pods.get(uid), now)
+        self._see_standalone([uid], now)
 
     def see(self, seen: Changes, now: float) -> tuple[AttemptKey, ...]:
         """Apply changes of the ledger; return the attempts that hold nothing any more."""
         ended = [
             attempt for attempt in sorted(seen.attempts, key=str) if self._see_attempt(attempt, now)
         ]
-        pods = self._ledger.claims.pods
-        for uid in sorted(seen.pods):
-            claim = pods.get(uid)
-            if claim and claim.worker is None:
-                self._see_pod(uid, claim, now)
-            else:
-                self._leave(uid, now)
+        self._see_standalone(sorted(seen.pods), now)
         for node, uid in sorted(seen.terminating):
             self._see_terminating(node, uid, now)
         self._see_nodes(seen.nodes, now)
         self._updates.see_jobs(seen.jobs, now)
         return tuple(ended)
+
+    def _see_standalone(self, uids: Iterable[str], now: float) -> None:
+        """Update pods that are no workers, and the gangs of pod groups that have them."""
+        pods, gangs = self._ledger.claims.pods, dict[GangKey, None]()
+        for uid in uids:
+            claim = pods.get(uid)
+            gang, before = claim.gang if claim else None, self._gang_of.get(uid)
+            gangs |= dict.fromkeys(each for each in (before, gang) if each is not None)
+            if claim and claim.worker is None and gang is None:
+                self._see_pod(uid, claim, now)
+            else:
+                self._leave(uid, now)
+        for each in gangs:
+            self._see_members(each, now)
+
+    def _see_members(self, gang: GangKey, now: float) -> None:
+        """Update the gang of a pod group by the claims of its members."""
+        job, claims = group_id(gang), self._ledger.claims.members_of(gang)
+        counted = [each for each in claims if self._counted((each.allocation,))]
+        before = self._members.pop(job, {})
+        for uid in before:
+            del self._gang_of[uid]
+        self._changed_groups.add(gang.group)
+        if not counted:
+            self._vacated.pop(job, None)
+            self._end(job, now)
+            return
+        members = {each.uid: each.allocation for each in counted}
+        self._members[job] = members
+        self._gang_of.update(dict.fromkeys(members, gang))
+        self._see_vacated(job, before, members)
+        since = min((each.begun for each in counted if each.begun is not None), default=None)
+        if job not in self._held or members != before:
+            found = holders.members_job(gang, counted, evicts=self._evicts)
+            held = tuple(each.allocation for each in holders.ordered_members(counted))
+            self._start_or_change(found, held, now, since=since)
+        self._updates.see_began(job, since, now)
+        saved = [each.checkpointed for each in counted if each.checkpointed is not None]
+        self._updates.see_checkpoint(job, max(saved, default=None), now)
+        self._updates.see_run_limit(job, self._limit_of(gang.group.namespace), now)
+
+    def _see_vacated(
+        self, job: JobId, before: Mapping[str, Allocation], members: Mapping[str, Allocation]
+    ) -> None:
+        """Record the nodes that members have left, without those where others came."""
+        left = self._vacated.get(job, [])
+        left += [held.node for uid, held in before.items() if uid not in members]
+        for held in (held for uid, held in members.items() if uid not in before):
+            if held.node in left:
+                left.remove(held.node)
+        if left:
+            self._vacated[job] = left[-MAX_VACATED:]
+        else:
+            self._vacated.pop(job, None)
+
+    def _start_or_change(self, found: Job, held: Held, now: float, *, since: float | None) -> None:
+        """Update the gang of a pod group that is new, or has other members or places."""
+        running = self._queue.state.running.get(found.id)
+        if found.id not in self._held:
+            self._start(found, held, now, since=since)
+            return
+        if running is None:
+            return
+        found = dataclasses.replace(found, estimate=running.job.estimate)
+        if self._held[found.id] == held and found == running.job:
+            return
+        self._held[found.id] = held
+        places = self.suppositions.places(found.id, held)
+        self._queue.update_running(found, places, self._ledger.cluster, now)
 
     def _see_attempt(self, attempt: AttemptKey, now: float) -> bool:
         """Update an attempt; return whether it held something and holds nothing now."""
@@ -246,7 +346,7 @@ class RunningHolders:
     def see_run_limits(self, now: float) -> None:
         """Use the present maximum run times for all standalone pods."""
         for claim in self._ledger.claims.pods.values():
-            self._updates.see_run_limit(pod_id(claim.uid), self._limit_of(claim.namespace), now)
+            self._updates.see_run_limit(holder_id(claim), self._limit_of(claim.namespace), now)
 
     def _see_nodes(self, nodes: Collection[NodeName], now: float) -> None:
         """Update jobs with device tokens on these nodes, whose GPUs are assumed again."""

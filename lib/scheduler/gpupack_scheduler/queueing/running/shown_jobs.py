@@ -91,11 +91,11 @@ class RunningUpdates:
             self.see_began(job, began(self._ledger, shown.attempt), now)
             self._see_deadline_of(shown, now)
             self._see_movable(shown, now)
-            self._see_checkpoint(job, saved.timestamp() if saved else None, now)
+            self.see_checkpoint(job, saved.timestamp() if saved else None, now)
 
     def see_pod(self, job: JobId, pod: PodClaim, now: float) -> None:
         """Update a standalone pod; the kubelet counts its deadline from its start."""
-        self._see_checkpoint(job, pod.checkpointed, now)
+        self.see_checkpoint(job, pod.checkpointed, now)
         running = self._queue.state.running.get(job)
         if running is None or pod.begun is None or pod.duration is None or pod.duration == math.inf:
             return
@@ -124,7 +124,7 @@ class RunningUpdates:
             if shown and running and self._attempts.get(running.job.id) == shown.attempt:
                 yield shown, running
 
-    def _see_checkpoint(self, job: JobId, at: float | None, now: float) -> None:
+    def see_checkpoint(self, job: JobId, at: float | None, now: float) -> None:
         """Record the checkpoint; one in the future counts as now."""
         running = self._queue.state.running.get(job)
         at = None if at is None else min(at, now)

@@ -26,7 +26,7 @@ from gpupack_queue.windows.acceptance import MAX_PER_TENANT, Claim, Excess, refu
 from gpupack_queue.windows.recurrence import Interval, Schedule
 from gpupack_scheduler.ledger.claims import State
 from gpupack_scheduler.ledger.ledger import Ledger
-from gpupack_scheduler.queueing.pending.request import is_attempt, pod_uid, reservation_id
+from gpupack_scheduler.queueing.pending.request import is_attempt, pods_of, reservation_id
 from gpupack_scheduler.queueing.pods.conditions import Eviction
 from gpupack_scheduler.queueing.quotas.quota_stores import QuotaStores
 from gpupack_scheduler.queueing.running.holders import has_ended
@@ -114,13 +114,14 @@ class Windows:
         for reservation, preemption in queue.state.window_preemptions.items():
             namespace, _, name = reservation.partition("/")
             for victim in preemption.victims:
-                claim = self._ledger.claims.pods.get(pod_uid(victim) or "")
-                if claim is None or claim.leaves or claim.state is not State.BOUND:
-                    continue
-                is_own = claim.namespace == namespace
-                whose = f"reservation {name}" if is_own else "a reservation of another namespace"
-                why = f"for {whose}, {PREEMPTION_TEXTS[REASON]}"
-                yield Eviction(claim.uid, claim.namespace, claim.name, REASON, why)
+                for claim in pods_of(self._ledger.claims, victim):
+                    if claim.leaves or claim.state is not State.BOUND:
+                        continue
+                    is_own = claim.namespace == namespace
+                    of_others = "a reservation of another namespace"
+                    whose = f"reservation {name}" if is_own else of_others
+                    why = f"for {whose}, {PREEMPTION_TEXTS[REASON]}"
+                    yield Eviction(claim.uid, claim.namespace, claim.name, REASON, why)
 
     def _read(self, item: GpuReservation, now: float) -> _Known:
         known = self._known.get(item.key)
