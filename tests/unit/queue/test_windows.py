@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time-window reservations: backfill before a window, preemption at its start, and its jobs."""
 
+from dataclasses import replace
+
 import pytest
 from placement_builders import node
-from queue_world import World, quota, window
+from queue_world import AT_ONCE, World, quota, window, with_rules
 
 from gpupack_devices.errors import InvalidRequest
 from gpupack_placement import Gang, Request
@@ -355,3 +357,19 @@ def test_no_job_takes_the_gpus_of_a_window_from_a_job_that_is_larger_than_it():
     assert set(world.where) == {"large"}
     world.submit("one", 1, "web", preemptible=False).decide(at=120)
     assert set(world.where) == {"one"}
+
+
+@pytest.mark.parametrize("retry", [0.0, 7.0])
+def test_a_victim_with_a_long_grace_period_ends_in_time_for_a_window_of_many_units(retry):
+    rules = with_rules(preemption=replace(AT_ONCE, retry_seconds=retry))
+    quotas = [quota("lab", 12), quota("web", 0)]
+    world = World(node("n1", 12), quotas=quotas, grace=60.0, rules=rules)
+    world.reserve(window("lab/day", 1, 100, 200, units=12))
+    for number in range(9):
+        world.submit(f"short{number}", 1, "web", grace_seconds=5.0)
+    world.submit("slow", 3, "web").decide(at=1)
+    for second in (30, 34, 39):
+        world.decide(at=second)
+        assert world.due_at <= 40
+    world.decide(at=40)
+    assert any("slow" in line and "stops" in line for line in world.log)

@@ -7,7 +7,7 @@
 
 Space for one unit after another is made where it is cheapest. For each unit the policies come
 first. Jobs of a window are not preempted for another window. Victims are preempted early enough for
-their grace periods to end when the window begins, and not earlier.
+the longest of their grace periods to end when the window begins, and not earlier.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -37,7 +37,9 @@ from gpupack_queue.windows.holds import (
 from gpupack_queue.windows.upcoming import cluster_at, is_on_notice, lead_seconds
 
 MAX_UNITS_PER_CYCLE: Final = 8
-"""The maximum number of units for which a cycle searches victims; the next one is due at once."""
+"""The maximum number of units for which a cycle preempts; the next one is due at once."""
+MAX_UNITS_AHEAD: Final = 32
+"""The maximum number of units for which a cycle searches while no victim has to end yet."""
 
 
 class NoticePolicy(PreemptionPolicy):
@@ -87,9 +89,11 @@ class WindowVictims:
             if self._is_searched(window):
                 continue
             victims, is_complete = self._victims(window, at, taken)
-            grace = max((one.job.grace_seconds for one in victims), default=0.0)
+            grace = _grace(victims)
             if victims and self._now < at - grace:
                 self.due_at = min(self.due_at, at - grace)
+                if len(victims) > MAX_UNITS_PER_CYCLE:
+                    self._search_again(window, at - grace)
             elif victims:
                 taken |= {one.job.id for one in victims}
                 self.due_at = self.due_at if is_complete else self._now
@@ -118,10 +122,18 @@ class WindowVictims:
             yield from ((window, at) for at in sorted(set(due)) if window.is_active(at))
 
     def _is_searched(self, window: Window) -> bool:
-        """Tell whether a search found nothing a moment ago."""
+        """Tell whether a search found nothing a moment ago, or nothing that is due."""
         searched = self._state.window_searches.get(window.reservation, -inf)
         retry_seconds = self._state.quota.rules.preemption.retry_seconds
-        return self._now < searched + retry_seconds
+        if self._now >= searched + retry_seconds:
+            return False
+        self.due_at = min(self.due_at, searched + retry_seconds)
+        return True
+
+    def _search_again(self, window: Window, due_at: float) -> None:
+        """Let the next search, which takes long, be after a moment, or when victims are due."""
+        retry_seconds = self._state.quota.rules.preemption.retry_seconds
+        self._state.window_searches[window.reservation] = min(self._now, due_at - retry_seconds)
 
     def _decision(self, window: Window, victims: Sequence[RunningJob]) -> PreemptForWindow:
         return PreemptForWindow(
@@ -143,14 +155,26 @@ class WindowVictims:
             self._state, self._snapshot, self._planner, window, self._now, at=at, taken=taken
         )
         units = 0
-        while units < MAX_UNITS_PER_CYCLE and search.add_unit():
+        while units < self._max_units(search.victims, at) and search.add_unit():
             units += 1
         self.due_at = min(self.due_at, search.due_at)
         if search.has_failed and not search.victims:
             self._state.window_searches[window.reservation] = self._now
         extras = self._state.extra_workers_of(search.victims)
         victims = (*search.victims, *(one for one in extras if one not in search.victims))
-        return victims, units < MAX_UNITS_PER_CYCLE
+        return victims, units < self._max_units(search.victims, at)
+
+    def _max_units(self, victims: Sequence[RunningJob], at: float) -> int:
+        """Return for how many units a cycle searches victims, with these so far.
+
+        While none of them has to end yet, one of the next may have a longer grace period.
+        """
+        return MAX_UNITS_PER_CYCLE if self._now >= at - _grace(victims) else MAX_UNITS_AHEAD
+
+
+def _grace(victims: Sequence[RunningJob]) -> float:
+    """Return the longest grace period of the victims."""
+    return max((one.job.grace_seconds for one in victims), default=0.0)
 
 
 class _Search:
