@@ -29,7 +29,7 @@ def test_a_gang_grows_and_shrinks_without_another_attempt(kube, judged, refusals
     served = time.monotonic() - asked
     shrunk = wait_width(kube, 2)["status"]["width"]
     assert shrunk["reason"] == "ElasticScaleDown"
-    assert f"stopped for GPUJob {OTHER}, which takes the place" in shrunk["message"]
+    assert f"stopped for GPUJob {OTHER}, which needs the GPUs of an" in shrunk["message"]
 
     kube.delete("gpujob", OTHER)
     wait_width(kube, 4)
