@@ -313,7 +313,7 @@ class PlannedPod(Wire, frozen=True):
         ),
     ] = {}
     omitted: Annotated[
-        bool, described("True: these parts exceed 16 KiB and are not stored here.")
+        bool, described("True: these parts, of all roles, exceed 16 KiB and are not stored here.")
     ] = False
 
 

@@ -17,7 +17,7 @@ from gpupack_kubeclient.client import decode
 from gpupack_kubeclient.objects import Container, Json, Resources, View
 
 MAX_STORED_BYTES: Final = 16 << 10
-"""Limit in a status: 512 conditions about nodes, of usual length, and 64 containers."""
+"""Limit of all pods in a status: 512 conditions about nodes, of usual length, and 64 containers."""
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -52,17 +52,22 @@ def read(spec: bytes) -> bytes:
     return msgspec.json.encode(decode(spec, PlannedSpec))
 
 
-def planned_pod(spec: bytes | None, most: int = MAX_STORED_BYTES) -> PlannedPod | None:
-    """Return the status's record of the pod; None: the pod after admission is not known.
+def planned_pods(specs: Mapping[str, bytes | None]) -> dict[str, PlannedPod | None]:
+    """Return the status's records of the pods, by role.
 
-    A larger pod than `most` bytes is left out.
+    None: the pod after admission is not known. The largest pods are left out if all of them
+    together have more than MAX_STORED_BYTES.
     """
-    if spec is None:
-        return None
-    parts: Mapping[str, Any] = msgspec.json.decode(spec)
-    if stored_bytes(parts) > most:
-        return PlannedPod(omitted=True)
-    return PlannedPod(spec=dict(parts))
+    parts: dict[str, Mapping[str, Any]] = {
+        name: msgspec.json.decode(spec) for name, spec in specs.items() if spec is not None
+    }
+    sizes = {name: stored_bytes(each) for name, each in parts.items()}
+    found: dict[str, PlannedPod | None] = dict.fromkeys(specs)
+    left = MAX_STORED_BYTES
+    for name in sorted(sizes, key=sizes.__getitem__):
+        left -= sizes[name]
+        found[name] = PlannedPod(spec=dict(parts[name])) if left >= 0 else PlannedPod(omitted=True)
+    return found
 
 
 def _with_requests(container: Container) -> Container:

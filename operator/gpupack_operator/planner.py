@@ -37,7 +37,7 @@ from gpupack_operator.manifests import pod
 from gpupack_operator.manifests.gang import GangAttempt, largest_pod
 from gpupack_operator.manifests.shared_pod import sharing_obstacle
 from gpupack_operator.manifests.worker_kind import WorkerKind
-from gpupack_operator.planned_spec import MAX_STORED_BYTES, planned_pod
+from gpupack_operator.planned_spec import planned_pods
 from gpupack_operator.plans import PlanClient
 from gpupack_operator.pod_admission import PodAdmission, first_pod
 
@@ -110,8 +110,7 @@ class Planner:
         if isinstance(answer, Plan):
             answer = await self._with_pod_sharing(seen, action, reviewed[0].template, answer)
         if isinstance(answer, Plan | PlanPending):
-            most = MAX_STORED_BYTES // len(reviewed)
-            planned = {each.name: planned_pod(each.admitted, most) for each in reviewed}
+            planned = planned_pods({each.name: each.admitted for each in reviewed})
             return dataclasses.replace(answer, planned_pods=planned)
         return answer
 

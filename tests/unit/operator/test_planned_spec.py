@@ -40,11 +40,23 @@ def test_an_invalid_pod_spec_raises_an_error():
         planned_spec.read(b'{"containers": 5}')
 
 
+def pod_of(size):
+    return msgspec.json.encode({"nodeSelector": {"pool": "x" * size}})
+
+
 def test_a_pod_larger_than_16_kib_is_omitted_from_the_status():
     small, large = (
-        planned_spec.planned_pod(msgspec.json.encode({"nodeSelector": {"pool": "x" * size}}))
+        planned_spec.planned_pods({"": pod_of(size)})[""]
         for size in (100, planned_spec.MAX_STORED_BYTES)
     )
     assert (small.spec, small.omitted) == ({"nodeSelector": {"pool": "x" * 100}}, False)
     assert (large.spec, large.omitted) == ({}, True)
-    assert planned_spec.planned_pod(None) is None
+    assert planned_spec.planned_pods({"": None}) == {"": None}
+
+
+def test_the_pods_of_all_roles_together_have_at_most_16_kib_in_the_status():
+    sizes = {"large": 9000, "small": 100, "middle": 6000, "larger": 9001}
+    found = planned_spec.planned_pods({name: pod_of(size) for name, size in sizes.items()})
+    assert [name for name, each in found.items() if each.omitted] == ["larger"]
+    assert list(found) == list(sizes)
+    assert planned_spec.planned_pods({"a": None, "b": pod_of(15_000)})["b"].spec

@@ -15,7 +15,7 @@ from gpupack_operator.decision import attempts, extra_workers, readings
 from gpupack_operator.decision.conditions import Type, Writer
 from gpupack_operator.decision.view import Verdict
 from gpupack_operator.decision.workers import Worker
-from gpupack_operator.planned_spec import MAX_STORED_BYTES, planned_pod
+from gpupack_operator.planned_spec import MAX_STORED_BYTES, planned_pods
 
 MIB = 1 << 20
 LONGEST = "<" * 100_000
@@ -65,7 +65,7 @@ def largest(build, *, name_length):
         at=build.at(0),
     )
     pod = {"nodeSelector": {"pool": "<" * ((MAX_STORED_BYTES - 64) // 6)}}
-    planned = planned_pod(json.dumps(pod).encode())
+    planned = planned_pods({"": json.dumps(pod).encode()})[""]
     every_second = indices.written(range(0, MAX_WORKERS, 2))
     ended = EndedWorkers(
         succeeded=every_second, ignored=every_second, last_at=build.stamp(0), results=results
