@@ -11,6 +11,7 @@ import json
 import pytest
 from parts import SCHEDULER, environment, environment_of
 from peer_world import World
+from rest_clients import client, viewer
 from simulated_layout import another_model
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
@@ -119,6 +120,36 @@ def test_in_strict_order_a_job_that_waits_for_one_model_blocks_no_job_for_anothe
         waits={"head": OTHER_MODEL, "any": BEHIND},
         stopped={},
     )
+
+
+def test_a_job_that_waits_for_notebooks_leaves_idle_gpus_to_jobs_with_a_deadline(
+    world, job, judged, system
+):
+    """A Deployment on each node has no known end."""
+    world.promise(team=16)
+    notebooks = {"notebook1": "n1", "notebook2": "n2"}
+    for name, node in notebooks.items():
+        world.runs("team", judged.deployment(name), node, bound=True)
+    world.submit("team", job("whole", 8))
+    world.comes_to(runs=notebooks, waits={"whole": NO_ROOM}, stopped={})
+    message = world.tenant("team").gpujob("whole")["status"]["message"]
+    assert "no start time is known: 1 job or pod without a deadline" in message
+    would_help = explained(system, world.tenant("team"), "whole")["would_help"]
+    for helps in ("activeDeadlineSeconds", "consolidation", "a larger nominal quota"):
+        assert any(helps in text for text in would_help), would_help
+    timed = {"timed1": "n1", "timed2": "n2"}
+    for name, node in timed.items():
+        world.runs("team", job(name, 7, ends=HOUR, priority=LOW), node)
+    world.comes_to(runs={**notebooks, **timed}, waits={"whole": NO_ROOM}, stopped={})
+
+
+def explained(system, kube, name):
+    """Return the answer of `explain` for a GPUJob."""
+    with viewer(kube) as token, client(system) as api:
+        path = f"jobs/{kube.namespace}/{name}/explain"
+        answer = api.get(path, headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
 
 
 def test_a_victim_within_its_grace_period_is_the_only_one_and_its_preemptor_gets_its_gpus(
