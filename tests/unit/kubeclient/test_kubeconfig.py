@@ -5,10 +5,8 @@
 import asyncio
 import contextlib
 import json
-import os
 import ssl
 import subprocess
-import sys
 import traceback
 
 import aiohttp
@@ -298,19 +296,3 @@ async def test_the_password_of_a_proxy_is_not_shown_to_a_library_that_sends_itse
     assert "127.0.0.1" in shown
     assert "secretly" not in shown
     assert "Authorization" not in shown
-
-
-def test_a_kubeconfig_does_not_load_the_official_client(written):
-    code = (
-        "import asyncio, os, sys\n"
-        "from gpupack_kubeclient import transport\n"
-        "async def main():\n"
-        "    async with transport.connect(os.environ): pass\n"
-        "asyncio.run(main())\n"
-        "print('kubernetes' in sys.modules)\n"
-    )
-    environ = written({"token": "a"}) | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ
-    )
-    assert found.stdout.strip() == "False"
