@@ -357,6 +357,13 @@ from 1.36 on.
 {{- end }}
 {{- end }}
 
+{{/* Whether admission translates NVIDIA's resources in labelled namespaces; it needs the same. */}}
+{{- define "gpupack.translatesResources" -}}
+{{- if and .Values.admission.translateResources (eq .Values.scheduler.mode "decisive") }}
+{{- include "gpupack.recordsUsers" . }}
+{{- end }}
+{{- end }}
+
 {{- define "gpupack.tlsSecret" -}}
 {{- .Values.scheduler.tls.existingSecret | default "gpupack-extender-certificate" -}}
 {{- end }}

@@ -453,6 +453,23 @@ def test_pods_get_the_scheduling_gate_that_the_code_removes(render, values, gate
         assert found["spec"]["failurePolicy"] == "Ignore"
 
 
+@pytest.mark.parametrize(
+    ("values", "translated"),
+    [
+        ((), True),
+        (("admission.translateResources=false",), False),
+        (("admission.gatePods=false",), False),
+        (('scheduler.mode="advisory"',), False),
+    ],
+)
+def test_only_pods_of_labelled_namespaces_are_translated(render, values, translated):
+    found = render(*values).objects.get(("MutatingAdmissionPolicy", "gpupack-translate"))
+    assert (found is not None) == translated
+    if found:
+        matched = found["spec"]["matchConstraints"]["namespaceSelector"]
+        assert matched == {"matchLabels": {"gpupack.dev/translate-resources": "nvidia"}}
+
+
 def test_a_policy_always_limits_the_operator_to_dry_runs_and_ends_of_pods(render):
     off = ("admission.checkPods=false", "admission.protectDevices=false")
     objects = render(*off).objects

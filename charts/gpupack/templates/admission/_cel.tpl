@@ -21,6 +21,31 @@ c.?resources.?limits.orValue({})
 {{ include "gpupack.cel.limits" . }}.exists(name, name.startsWith('gpupack.dev/'))
 {{- end }}
 
+{{/* Whether a container requests GPUs by a name of NVIDIA's device plugin or of HAMi. */}}
+{{- define "gpupack.cel.requestsNvidia" -}}
+{{ include "gpupack.cel.limits" . }}.exists(name, name in ['nvidia.com/gpu', 'nvidia.com/gpumem'] || name.startsWith('nvidia.com/mig-'))
+{{- end }}
+
+{{/* Whether HAMi would give a container a part of a GPU. Without memory it gives all of its memory. */}}
+{{- define "gpupack.cel.hasNvidiaShare" -}}
+('nvidia.com/gpumem' in {{ include "gpupack.cel.limits" . }} && string({{ include "gpupack.cel.limits" . }}[?'nvidia.com/gpucores'].orValue('1')) != '100')
+{{- end }}
+
+{{/*
+The resources of gpupack in place of NVIDIA's and HAMi's. The argument is the expression of the map. A share
+without a part of the compute gets 10 %, as `gpupack convert` gives it: ten of them fit on a GPU.
+*/}}
+{{- define "gpupack.cel.translated" -}}
+{{ . }}.transformMapEntry(name, amount, !(name in ['nvidia.com/gpu', 'nvidia.com/gpumem', 'nvidia.com/gpucores']) || (name == 'nvidia.com/gpu' && !{{ include "gpupack.cel.hasNvidiaShare" . }}) || (name == 'nvidia.com/gpumem'), name == 'nvidia.com/gpu' ? {'gpupack.dev/gpu': string(amount)} : name == 'nvidia.com/gpumem' ? ({{ include "gpupack.cel.hasNvidiaShare" . }} ? {'gpupack.dev/gpu-share': '1', 'gpupack.dev/gpu-memory': string(quantity(string(amount)).asInteger()) + 'Mi', 'gpupack.dev/gpu-percent': string({{ include "gpupack.cel.limits" . }}[?'nvidia.com/gpucores'].orValue('10'))} : ('nvidia.com/gpu' in {{ include "gpupack.cel.limits" . }} ? {} : {'gpupack.dev/gpu': '1'})) : name.startsWith('nvidia.com/mig-') ? {'gpupack.dev/mig-' + name.substring(15): string(amount)} : {name: string(amount)})
+{{- end }}
+
+{{/*
+The patches of one list of containers and of their limits or requests. Called with (list $ containers limits).
+*/}}
+{{- define "gpupack.cel.translatedAll" -}}
+variables.numbers.filter(i, i < object.spec.?{{ index . 1 }}.orValue([]).size() && [object.spec.{{ index . 1 }}[i]].exists(c, has(c.resources.{{ index . 2 }}) && {{ include "gpupack.cel.requestsNvidia" (index . 0) }})).map(i, JSONPatch{op: 'add', path: '/spec/{{ index . 1 }}/' + string(i) + '/resources/{{ index . 2 }}', value: [object.spec.{{ index . 1 }}[i]].map(c, {{ include "gpupack.cel.translated" (printf "c.resources.%s" (index . 2)) }})[0]})
+{{- end }}
+
 {{/* Containers and init containers of a pod. Ephemeral containers cannot request resources. */}}
 {{- define "gpupack.cel.containers" -}}
 (object.spec.containers + object.spec.?initContainers.orValue([]))
