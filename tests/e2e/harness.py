@@ -34,6 +34,7 @@ AWAY = (
     "the server doesn't have a resource type",
     "no matches for kind",
     "no endpoints available",
+    "(ServiceUnavailable)",
     "not yet ready to handle request",
     "Timeout: request did not complete",
     "etcdserver:",
