@@ -373,3 +373,11 @@ def test_a_victim_with_a_long_grace_period_ends_in_time_for_a_window_of_many_uni
         assert world.due_at <= 40
     world.decide(at=40)
     assert any("slow" in line and "stops" in line for line in world.log)
+
+
+def test_each_window_of_a_repeated_reservation_is_checked_by_itself():
+    world = World(node("n1", 8), quotas=[quota("lab", 8)])
+    first, second = window("lab/day", 4, 100, 200), window("lab/day", 4, 300, 400)
+    world.reserve(first, window("lab/desk", 4, 290, 400), second)
+    world.submit("forever", 1, "lab", preemptible=False).decide(at=0)
+    assert not world.where

@@ -15,7 +15,7 @@ from math import inf
 from typing import Final
 
 from gpupack_placement.cluster import Cluster
-from gpupack_queue.job import Job, JobId, Places, ReservationId, RunningJob
+from gpupack_queue.job import Job, JobId, Places, RunningJob
 from gpupack_queue.planning import Planner
 from gpupack_queue.running.projected_cluster import adopt_job
 from gpupack_queue.state.queue_state import State
@@ -122,7 +122,7 @@ class UpcomingWindows:
         self._staying: list[_Start] = []
         """The jobs that start in this session, or for which others end."""
         self._victims: list[RunningJob] = []
-        self._then: dict[tuple[ReservationId, JobId | None], _Then] = {}
+        self._then: dict[tuple[Window, JobId | None], _Then] = {}
 
     def __bool__(self) -> bool:
         return bool(self._windows)
@@ -251,7 +251,7 @@ class UpcomingWindows:
     def _at(self, window: Window, job: Job | None = None) -> _Then:
         """Return how it is at the window's start, without what is reserved for the job."""
         is_reserved = job is not None and job.id in self._state.reserved
-        key = window.reservation, job.id if job is not None and is_reserved else None
+        key = window, job.id if job is not None and is_reserved else None
         found = self._then.get(key)
         if found is None:
             is_late = self._now >= window.start - self.leads[window]
