@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pending and running jobs, as the queue sees them. Times are seconds of the caller's clock."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple, NewType
@@ -187,6 +188,11 @@ class RunningJob:
         if self.job.extends is not None:
             return 0.0
         return sum(self.charge.values()) * max(now - self.unsaved_since, 0.0)
+
+
+def longest_grace(jobs: Iterable[RunningJob]) -> float:
+    """Return the longest grace period of these jobs, in seconds; 0: there are none."""
+    return max((one.job.grace_seconds for one in jobs), default=0.0)
 
 
 def holder_name(job: JobId, worker: int) -> Holder:

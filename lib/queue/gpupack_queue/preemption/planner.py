@@ -107,23 +107,27 @@ class PreemptionPlanner:
         table = self._state.running.table
         spared = self._spared(job)
         times = [self._now, *table.unprotected_times(protected, self._now, spared)]
-        if self._victims_at(times[-1], policy, protected) is None:
+        if self._victims_at(times[-1], policy, protected, spared) is None:
             return None
         low, high = 0, len(times) - 1
         while low < high:
             middle = (low + high) // 2
-            if self._victims_at(times[middle], policy, protected) is None:
+            if self._victims_at(times[middle], policy, protected, spared) is None:
                 low = middle + 1
             else:
                 high = middle
         return times[high]
 
     def _victims_at(
-        self, at: float, policy: PreemptionPolicy, protected: Mapping[int, float]
+        self,
+        at: float,
+        policy: PreemptionPolicy,
+        protected: Mapping[int, float],
+        spared: set[JobId],
     ) -> VictimSet | None:
         """Return victims among the jobs that run now, as it will be at that time."""
         cluster, table = self._session.cluster, self._state.running.table
-        candidates, _ = table.candidates(protected, at, self._spared(policy.job))
+        candidates, _ = table.candidates(protected, at, spared)
         if not candidates:
             return None
         search = VictimSearch(policy, candidates, cluster, self._planner)

@@ -21,7 +21,7 @@ from gpupack_devices.units import WHOLE_GPU
 from gpupack_placement.cluster import Cluster
 from gpupack_queue.charge import Charge
 from gpupack_queue.decisions import PreemptForWindow, PreemptionReason, Victim
-from gpupack_queue.job import Job, JobId, RunningJob, Tenant
+from gpupack_queue.job import Job, JobId, RunningJob, Tenant, longest_grace
 from gpupack_queue.preemption.policies import PreemptionPolicy
 from gpupack_queue.preemption.victim_search import VictimSearch
 from gpupack_queue.quotas.quota_planner import QuotaPlanner
@@ -89,7 +89,7 @@ class WindowVictims:
             if self._is_searched(window):
                 continue
             victims, is_complete = self._victims(window, at, taken)
-            grace = _grace(victims)
+            grace = longest_grace(victims)
             if victims and self._now < at - grace:
                 self.due_at = min(self.due_at, at - grace)
                 if len(victims) > MAX_UNITS_PER_CYCLE:
@@ -169,12 +169,7 @@ class WindowVictims:
 
         While none of them has to end yet, one of the next may have a longer grace period.
         """
-        return MAX_UNITS_PER_CYCLE if self._now >= at - _grace(victims) else MAX_UNITS_AHEAD
-
-
-def _grace(victims: Sequence[RunningJob]) -> float:
-    """Return the longest grace period of the victims."""
-    return max((one.job.grace_seconds for one in victims), default=0.0)
+        return MAX_UNITS_PER_CYCLE if self._now >= at - longest_grace(victims) else MAX_UNITS_AHEAD
 
 
 class _Search:

@@ -15,6 +15,7 @@ from gpupack_queue.job import (
     ReservationId,
     RunningJob,
     Tenant,
+    longest_grace,
 )
 from gpupack_queue.pending.elastic_gangs import ElasticGangs
 from gpupack_queue.pending.model_fallback import ModelFallbacks
@@ -188,8 +189,7 @@ class State:
 
     def grace_seconds(self, victims: Iterable[JobId]) -> float:
         """Return the longest grace period of these jobs, of those that run."""
-        running = filter(None, map(self.running.get, victims))
-        return max((one.job.grace_seconds for one in running), default=0.0)
+        return longest_grace(filter(None, map(self.running.get, victims)))
 
     def forget_beneficiaries(self) -> None:
         """Forget the jobs that did not start when their last victims had ended."""

@@ -15,7 +15,7 @@ from math import inf
 from typing import Final
 
 from gpupack_placement.cluster import Cluster
-from gpupack_queue.job import Job, JobId, Places, RunningJob
+from gpupack_queue.job import Job, JobId, Places, RunningJob, longest_grace
 from gpupack_queue.planning import Planner
 from gpupack_queue.running.projected_cluster import adopt_job
 from gpupack_queue.state.queue_state import State
@@ -40,8 +40,7 @@ def lead_seconds(state: State, window: Window, now: float) -> float:
     """
     if window.start - now > MAX_LEAD_SECONDS:
         return 0.0
-    graces = (one.job.grace_seconds for one in state.running if one.job.preemptible)
-    return min(max(graces, default=0.0), MAX_LEAD_SECONDS)
+    return min(longest_grace(one for one in state.running if one.job.preemptible), MAX_LEAD_SECONDS)
 
 
 def cluster_at(
@@ -89,6 +88,8 @@ def is_on_notice(job: Job, started: float, window: Window, protected: Collection
 class _Then:
     clusters: list[Cluster]
     """The cluster without jobs on notice; once it is too late for others, also with them."""
+    leaving: list[set[JobId]]
+    """The jobs that each of these clusters is without; it lacks those that end by then, too."""
     windows: list[Window]
     missing: tuple[int, ...]
     """What windows lack then in each cluster: with their own jobs that run now, and without."""
@@ -191,8 +192,7 @@ class UpcomingWindows:
             self._then.clear()
 
     def _start_after(self, job: Job, places: Places, victims: Sequence[RunningJob]) -> _Start:
-        grace_seconds = max((one.job.grace_seconds for one in victims), default=0.0)
-        return _Start(job, places, self._now + grace_seconds)
+        return _Start(job, places, self._now + longest_grace(victims))
 
     def blocking(self, job: Job, places: Places) -> Window | None:
         """Return the first window that the job would delay there; None: there is none."""
@@ -225,12 +225,11 @@ class UpcomingWindows:
         then = self._at(window, start.job)
         trials = [cluster.overlay() for cluster in then.clusters]
         in_time = self._in_time(without, window)
-        for one in in_time:
-            for number, trial in enumerate(trials):
-                if number or not self._leaves_by_then(one, window):
+        for trial, leaving in zip(trials, then.leaving, strict=True):
+            for one in in_time:
+                if one.job.id not in leaving and one.latest_end > window.start:
                     for placement in one.placements:
                         trial.assume_free(placement)
-        for trial in trials:
             adopt_job(trial, start.job, start.places)
         starting = (*self._staying, start)
         ended = {one.job.id for one in in_time}
@@ -240,13 +239,6 @@ class UpcomingWindows:
     def _in_time(self, victims: Iterable[RunningJob], window: Window) -> list[RunningJob]:
         """Return the victims of this cycle whose grace periods end before the window."""
         return [one for one in victims if self._now + one.job.grace_seconds <= window.start]
-
-    def _leaves_by_then(self, running: RunningJob, window: Window) -> bool:
-        """Tell whether a running job counts as removed at the window's start."""
-        protected = protected_jobs(self._state, window.start)
-        return running.latest_end <= window.start or is_on_notice(
-            running.job, running.started, window, protected
-        )
 
     def _at(self, window: Window, job: Job | None = None) -> _Then:
         """Return how it is at the window's start, without what is reserved for the job."""
@@ -260,17 +252,19 @@ class UpcomingWindows:
                 unreserved.add(job.id)
             ending = self._state.running_victims(by=window.start)
             ending |= {one.job.id for one in self._in_time(self._victims, window)}
-            noticed = jobs_on_notice(self._state, window, window.start)
+            leaving = [ending | jobs_on_notice(self._state, window, window.start)]
+            if is_late:
+                leaving.append(ending)
             clusters = [
-                cluster_at(self._state, self._session.snapshot, window.start, leaving, unreserved)
-                for leaving in ((ending | noticed, ending) if is_late else (ending | noticed,))
+                cluster_at(self._state, self._session.snapshot, window.start, each, unreserved)
+                for each in leaving
             ]
             for each in self._staying:
                 if not self._leaves(each.job, window, each.at):
                     for cluster in clusters:
                         adopt_job(cluster, each.job, each.places)
             windows = in_order(e for e in self._state.windows if e.is_active(window.start))
-            found = self._then[key] = _Then(clusters, windows, ())
+            found = self._then[key] = _Then(clusters, leaving, windows, ())
             found.missing = self._missing(found, window, self._staying)
         return found
 
