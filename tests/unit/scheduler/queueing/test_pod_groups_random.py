@@ -191,14 +191,20 @@ def is_open(pod):
     return not pod.spec.scheduling_gates
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_no_group_runs_in_part_however_often_the_process_ends(seed):
+def after_steps(seed, *, fails):
+    """Return the API server after 60 checked steps, once nothing changes any more."""
     api = Api(seed)
     for _ in range(60):
-        api.step(fails=False)
+        api.step(fails=fails)
         api.check()
     api.settle()
     api.check()
+    return api
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_no_group_runs_in_part_however_often_the_process_ends(seed):
+    api = after_steps(seed, fails=False)
     for group, (_, least, _) in api.groups.items():
         assert api.running(group) == 0 or api.running(group) >= least, group
     for pod in api.members("none"):
@@ -209,11 +215,6 @@ def test_no_group_runs_in_part_however_often_the_process_ends(seed):
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_claims_and_running_jobs_agree_while_members_fail(seed):
-    api = Api(seed)
-    for _ in range(60):
-        api.step(fails=True)
-        api.check()
-    api.settle()
-    api.check()
+    api = after_steps(seed, fails=True)
     states = {claim.state for claim in api.world.ledger.claims.pods.values()}
     assert states <= {State.BOUND}

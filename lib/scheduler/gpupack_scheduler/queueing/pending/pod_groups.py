@@ -120,8 +120,8 @@ class PodGroups:
         """Groups of the pods in `_gated`, by UID."""
         self._groups_in: dict[str, set[GroupKey]] = defaultdict(set)
         """Groups in `_gated` by namespace."""
-        self._let_in: dict[GangKey, dict[str, Membership]] = defaultdict(dict)
-        """Members with an open gate that are not bound, by UID."""
+        self._let_in: dict[GroupKey, dict[GangKey, dict[str, Membership]]] = {}
+        """Members with an open gate that are not bound, by group, gang and UID."""
         self._gang_of: dict[str, GangKey] = {}
         """Gangs of the pods in `_let_in`, by UID."""
         self._outside: dict[str, GroupWait] = {}
@@ -130,8 +130,8 @@ class PodGroups:
         """Gangs whose last admission is not complete, while the rest of it waits."""
         self._partial_since: dict[GroupKey, float] = {}
         """Times at which these were first found by this process."""
-        self._complete: dict[GangKey, set[Membership]] = {}
-        """Admissions of running gangs of which all gates have been seen open."""
+        self._complete: dict[GroupKey, dict[GangKey, set[Membership]]] = {}
+        """Admissions of running gangs of which all gates have been seen open, by group."""
         self._full: dict[str, set[GroupKey]] = defaultdict(set)
         """Groups for which the queue had no space, by namespace."""
         self._ending: frozenset[GangKey] = frozenset()
@@ -181,7 +181,7 @@ class PodGroups:
             return
         group = GroupKey(pod.metadata.namespace, member.source, member.name)
         gang = GangKey(group, member.gang)
-        self._let_in[gang][uid] = member
+        self._let_in.setdefault(group, {}).setdefault(gang, {})[uid] = member
         self._gang_of[uid] = gang
         self._changed.add(group)
 
@@ -189,9 +189,12 @@ class PodGroups:
         """Remove a member that is bound or gone."""
         gang = self._gang_of.pop(uid, None)
         if gang is not None:
-            del self._let_in[gang][uid]
-            if not self._let_in[gang]:
-                del self._let_in[gang]
+            of_group = self._let_in[gang.group]
+            del of_group[gang][uid]
+            if not of_group[gang]:
+                del of_group[gang]
+            if not of_group:
+                del self._let_in[gang.group]
             self._changed.add(gang.group)
 
     def see_changed(self, groups: Collection[GroupKey]) -> None:
@@ -303,25 +306,24 @@ class PodGroups:
                     gangs[gang][claim.uid] = claim.member
                     is_shown = claim.state is not State.ASSUMED and claim.uid not in self._gang_of
                     is_open[gang][claim.member] += is_shown
-        for gang, let_in in self._let_in.items():
-            if gang.group == key:
-                gangs[gang] |= let_in
-                is_open[gang].update(let_in.values())
+        for gang, let_in in self._let_in.get(key, {}).items():
+            gangs[gang] |= let_in
+            is_open[gang].update(let_in.values())
+        known = self._complete.pop(key, {})
+        if gangs:
+            self._complete[key] = {gang: known.get(gang, set()) for gang in gangs}
         found = [
             self._running(gang, members, is_open[gang])
             for gang, members in gangs.items()
             if gang not in self._ending
         ]
-        for gang in self._complete.keys() - gangs.keys():
-            if gang.group == key:
-                del self._complete[gang]
         return max(found, key=lambda live: (live.at, live.gang), default=None)
 
     def _running(
         self, gang: GangKey, members: Mapping[str, Membership], is_open: Counter[Membership]
     ) -> RunningPart:
         """Return a running gang; `is_open`: members with an open gate, by their admission."""
-        complete = self._complete.setdefault(gang, set())
+        complete = self._complete[gang.group][gang]
         complete.update(each for each, number in is_open.items() if number >= each.members)
         unfinished = tuple(each for each in is_open if each not in complete)
         return RunningPart(gang, members, max(each.at for each in members.values()), unfinished)
@@ -392,7 +394,7 @@ class PodGroups:
     def _new_gang(self, key: GroupKey, first: GatedPodRequest) -> GangKey:
         """Return a gang that no running member names: that of a first member, as a rule."""
         gang, running = GangKey(key, first.ask.uid), self._ledger.claims.gangs_of(key)
-        while gang in running or gang in self._let_in:
+        while gang in running or gang in self._let_in.get(key, {}):
             gang = GangKey(key, f"{gang.gang}.")
         return gang
 
