@@ -243,6 +243,14 @@ GpuModels = Annotated[
     ),
 ]
 
+MinMemory = Annotated[Memory, described("Minimum memory of each GPU, such as 40Gi. Default: any.")]
+Link = Annotated[
+    Interconnect,
+    described(
+        "nvlink: the GPUs of one worker are connected by NVLink. any: no condition. Default: any."
+    ),
+]
+
 _MODELS_RULE = Rule(
     "!has(self.gpuModels) || self.gpuModels.all(m, !m.matches('[:=]|^ *[0-9]+ *[xX*]|[.][a-z]+/'))",
     "gpuModels has only models, such as A100-80GB; write their number as gpus: 2, and a "
@@ -297,17 +305,8 @@ class Role(Wire, frozen=True):
         described("A part of one GPU for each worker. Set exactly one of gpus and share."),
     ] = None
     gpu_models: GpuModels = ()
-    min_memory: (
-        Annotated[Memory, described("Minimum memory of each GPU, such as 40Gi. Default: any.")]
-        | None
-    ) = None
-    interconnect: Annotated[
-        Interconnect,
-        described(
-            "nvlink: the GPUs of one worker are connected by NVLink. any: no condition. "
-            "Default: any."
-        ),
-    ] = "any"
+    min_memory: MinMemory | None = None
+    interconnect: Link = "any"
     spread: Annotated[
         Spread | None,
         described("Rules for the nodes of the role's workers, in addition to those of the job."),
@@ -545,17 +544,8 @@ class GpuJobSpec(Wire, frozen=True):
             "attempt. Default: all models are permitted from the start, in no order."
         ),
     ] = None
-    min_memory: (
-        Annotated[Memory, described("Minimum memory of each GPU, such as 40Gi. Default: any.")]
-        | None
-    ) = None
-    interconnect: Annotated[
-        Interconnect,
-        described(
-            "nvlink: the GPUs of one worker are connected by NVLink. any: no condition. "
-            "Default: any."
-        ),
-    ] = "any"
+    min_memory: MinMemory | None = None
+    interconnect: Link = "any"
     spread: Annotated[
         Spread | None, described("Rules for the nodes of the workers. Default: none.")
     ] = None
